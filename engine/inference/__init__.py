@@ -1,0 +1,1 @@
+"""The real engine: weights, tokenizer, torch model, executor, and the process that runs them."""

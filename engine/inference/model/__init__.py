@@ -1,0 +1,1 @@
+"""The decoder-only transformer and the numbers that describe it."""
