@@ -1,0 +1,1 @@
+"""The engine of First Token: a real small model, and a roofline simulator of any model."""

@@ -1,0 +1,104 @@
+"""What the loop tells: the only source of metrics for pages, exports, Prometheus and tests.
+
+Times are seconds on the loop's clock. Every event is frozen and belongs to one loop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from engine.scheduling.plan import Phase, SequenceShape
+from engine.scheduling.request import FinishReason
+
+
+@dataclass(frozen=True, slots=True)
+class RequestQueued:
+    """A request was taken in. ``position`` is its place in the queue, 1 for the next to run."""
+
+    time: float
+    request_id: str
+    position: int
+    prompt_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class RequestStarted:
+    """A waiting request got its first blocks and joins the next step."""
+
+    time: float
+    request_id: str
+    waited: float
+
+
+@dataclass(frozen=True, slots=True)
+class SequenceStep:
+    """One request's part in a step. ``kv_blocks`` is the length of its block table after it."""
+
+    request_id: str
+    phase: Phase
+    shape: SequenceShape
+    kv_blocks: int
+
+
+@dataclass(frozen=True, slots=True)
+class StepCompleted:
+    """One executor call over a batch. ``time`` is its start, ``duration`` its length."""
+
+    time: float
+    step: int
+    duration: float
+    phase: Phase
+    sequences: tuple[SequenceStep, ...]
+    stages: Mapping[str, float]
+    kv_blocks_used: int
+    kv_blocks_total: int
+    num_running: int
+    num_waiting: int
+
+    @property
+    def batch(self) -> int:
+        return len(self.sequences)
+
+    @property
+    def num_tokens(self) -> int:
+        return sum(sequence.shape.new_tokens for sequence in self.sequences)
+
+
+@dataclass(frozen=True, slots=True)
+class TokenProduced:
+    """``index`` counts a request's output tokens from 0."""
+
+    time: float
+    request_id: str
+    index: int
+    token_id: int
+    logprob: float
+
+
+@dataclass(frozen=True, slots=True)
+class RequestPreempted:
+    """Its blocks went to others; it waits at the head of the queue and recomputes later."""
+
+    time: float
+    request_id: str
+    lost_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class RequestFinished:
+    time: float
+    request_id: str
+    reason: FinishReason
+    prompt_tokens: int
+    completion_tokens: int
+
+
+Event = (
+    RequestQueued
+    | RequestStarted
+    | StepCompleted
+    | TokenProduced
+    | RequestPreempted
+    | RequestFinished
+)

@@ -1,0 +1,189 @@
+"""One scheduling loop for two executors: schedule, run, book, tell.
+
+With a torch executor and a wall clock the loop serves real requests; with a roofline executor and
+a virtual clock it predicts the same requests. Both tell the same events.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Protocol
+
+from engine.errors import StepFailed
+from engine.scheduling.events import (
+    Event,
+    RequestFinished,
+    RequestPreempted,
+    RequestQueued,
+    RequestStarted,
+    SequenceStep,
+    StepCompleted,
+    TokenProduced,
+)
+from engine.scheduling.plan import StepPlan, StepResult
+from engine.scheduling.request import FinishReason, Request
+from engine.scheduling.scheduler import Scheduler
+
+
+class Executor(Protocol):
+    """Runs a plan. ``release`` tells that a request has ended and its state can be dropped."""
+
+    def execute(self, plan: StepPlan) -> StepResult: ...
+
+    def release(self, request_id: str) -> None: ...
+
+
+class Clock(Protocol):
+    """Seconds. ``advance`` moves a virtual clock and does nothing to a wall clock."""
+
+    def now(self) -> float: ...
+
+    def advance(self, seconds: float) -> None: ...
+
+
+class WallClock:
+    """The monotonic clock of this process."""
+
+    def now(self) -> float:
+        return time.perf_counter()
+
+    def advance(self, seconds: float) -> None:
+        """Time passes by itself."""
+
+
+class VirtualClock:
+    """A clock that moves only when it is told to."""
+
+    def __init__(self) -> None:
+        self._now = 0.0
+
+    def now(self) -> float:
+        return self._now
+
+    def advance(self, seconds: float) -> None:
+        self._now += seconds
+
+
+class SchedulingLoop:
+    """Drives one scheduler and one executor; every change is told through ``emit``, in order."""
+
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        executor: Executor,
+        clock: Clock,
+        emit: Callable[[Event], None],
+    ) -> None:
+        self.scheduler = scheduler
+        self.executor = executor
+        self.clock = clock
+        self.emit = emit
+
+    @property
+    def has_work(self) -> bool:
+        return bool(self.scheduler.running or self.scheduler.waiting)
+
+    def add(self, request: Request) -> None:
+        """Queue a request at the clock's time.
+
+        Raises:
+            InvalidRequest, NeverFits, QueueFull: see ``Scheduler.add``; nothing is told then.
+        """
+        now = self.clock.now()
+        request.arrival_time = now
+        position = self.scheduler.add(request)
+        self.emit(RequestQueued(now, request.request_id, position, request.num_prompt_tokens))
+
+    def finish(self, request_id: str, reason: FinishReason) -> bool:
+        """End a live request; False if there is none of that id (any more)."""
+        request = self.scheduler.finish(request_id, reason)
+        if request is None:
+            return False
+        self._tell_finished(request)
+        return True
+
+    def abort(self, request_id: str) -> bool:
+        """End a request because its owner no longer wants it."""
+        return self.finish(request_id, FinishReason.ABORT)
+
+    def step(self) -> bool:
+        """Plan and run one step; False if there was nothing to run.
+
+        Raises:
+            StepFailed: the executor raised. The requests of the step have ended with an error,
+                the others go on with the next step.
+        """
+        planned = self.scheduler.plan()
+        start = self.clock.now()
+        for request, lost in planned.preempted:
+            self.emit(RequestPreempted(start, request.request_id, lost))
+        for request in planned.started:
+            waited = start - request.arrival_time
+            self.emit(RequestStarted(start, request.request_id, waited))
+        plan = planned.plan
+        if plan is None:
+            return False
+        result = self._execute(plan)
+        if result.duration is not None:
+            self.clock.advance(result.duration)
+        end = self.clock.now()
+        duration = end - start if result.duration is None else result.duration
+        self._book(plan, result, start, end, duration)
+        return True
+
+    def _execute(self, plan: StepPlan) -> StepResult:
+        try:
+            return self.executor.execute(plan)
+        except Exception as error:
+            for sequence in plan.sequences:
+                self.finish(sequence.request_id, FinishReason.ERROR)
+            raise StepFailed(f"step {plan.step} failed: {type(error).__name__}") from error
+
+    def _book(
+        self, plan: StepPlan, result: StepResult, start: float, end: float, duration: float
+    ) -> None:
+        # Block counts are read before finished requests give theirs back.
+        sequences = tuple(
+            SequenceStep(s.request_id, s.phase, s.shape, len(s.block_table))
+            for s in plan.sequences
+        )
+        used = self.scheduler.pool.num_used
+        produced, finished = self.scheduler.commit(plan, result)
+        self.emit(
+            StepCompleted(
+                time=start,
+                step=plan.step,
+                duration=duration,
+                phase=plan.phase,
+                sequences=sequences,
+                stages=result.stages,
+                kv_blocks_used=used,
+                kv_blocks_total=self.scheduler.pool.num_blocks,
+                num_running=len(self.scheduler.running) + len(finished),
+                num_waiting=len(self.scheduler.waiting),
+            )
+        )
+        logprobs = {sample.request_id: sample.logprob for sample in result.samples}
+        for request in produced:
+            index = len(request.output_token_ids) - 1
+            token_id = request.output_token_ids[index]
+            logprob = logprobs[request.request_id]
+            self.emit(TokenProduced(end, request.request_id, index, token_id, logprob))
+        for request in finished:
+            self._tell_finished(request)
+
+    def _tell_finished(self, request: Request) -> None:
+        self.executor.release(request.request_id)
+        reason = request.finish_reason
+        if reason is None:
+            raise AssertionError("a request was told finished before it was")
+        self.emit(
+            RequestFinished(
+                self.clock.now(),
+                request.request_id,
+                reason,
+                request.num_prompt_tokens,
+                len(request.output_token_ids),
+            )
+        )
