@@ -1,0 +1,1 @@
+"""The web service: pages, REST, websockets. Everything is joined in ``webapp.app``."""

@@ -1,0 +1,1 @@
+"""The pages a reader sees: full pages and the fragments that htmx swaps in."""
