@@ -1,0 +1,52 @@
+# One command each: `make run` to use it, `make test` to check everything.
+
+HOST ?= 127.0.0.1
+PORT ?= 8000
+VENV ?= .venv
+
+BIN := $(VENV)/bin
+export VENV
+export PYRIGHT_PYTHON_CACHE_DIR := $(abspath $(VENV))/pyright
+export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
+
+.DEFAULT_GOAL := help
+.PHONY: help install install-test run test check format bench calibrate lock clean
+
+help: ## show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "%-14s %s\n", $$1, $$2}' Makefile
+
+install: ## put everything that running needs into .venv
+	@.ci/install
+
+install-test: ## that, and the tools of the tests (Chromium and fonts through apt)
+	@.ci/install test
+
+run: install ## serve on http://HOST:PORT (127.0.0.1:8000)
+	$(BIN)/python -m webapp --host $(HOST) --port $(PORT)
+
+test: check ## install, check and run all tests
+	@.ci/test
+
+check: install-test ## format, lint, types, floors and JavaScript syntax; changes nothing
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/lint-imports
+	$(BIN)/pyright
+	@.ci/check-js
+
+format: install-test ## format and fix what can be fixed
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: install-test ## tokens per second beside transformers and this machine's roofline
+	$(BIN)/python -m tests.benchmarks
+
+calibrate: install ## measure this machine's bandwidth and FLOP/s
+	$(BIN)/python -m engine calibrate
+
+lock: ## resolve the dependencies again and write the lock files
+	@.ci/lock
+
+clean: ## remove the environment and all caches
+	rm -rf $(VENV) build dist *.egg-info .pytest_cache .hypothesis .ruff_cache .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
