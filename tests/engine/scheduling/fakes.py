@@ -1,0 +1,86 @@
+"""An executor without a model: the next token is a function of the whole text before it.
+
+Because it reads the text from its own record of the KV cache, by block, a scheduler that hands a
+block to two requests or forgets to recompute one changes the tokens and so fails the tests.
+"""
+
+from __future__ import annotations
+
+from engine.scheduling.events import Event
+from engine.scheduling.loop import SchedulingLoop, VirtualClock
+from engine.scheduling.plan import Sample, StepPlan, StepResult
+from engine.scheduling.request import Request
+from engine.scheduling.scheduler import BlockPool, Scheduler, SchedulerLimits
+
+VOCABULARY = 97
+
+
+def next_token(text: list[int]) -> int:
+    value = 7
+    for token in text:
+        value = (value * 31 + token + 1) % 1_000_003
+    return value % VOCABULARY
+
+
+def expected_output(prompt: list[int], count: int) -> list[int]:
+    """What a lone request must give: the slow way."""
+    text = list(prompt)
+    for _ in range(count):
+        text.append(next_token(text))
+    return text[len(prompt) :]
+
+
+class FakeExecutor:
+    """Stores token ids in the slots that the block tables name, as a cache stores K and V."""
+
+    def __init__(self, block_size: int, step_seconds: float = 1.0) -> None:
+        self.block_size = block_size
+        self.step_seconds = step_seconds
+        self.slots: dict[int, int] = {}
+        self.released: list[str] = []
+        self.fail_at: int | None = None
+
+    def execute(self, plan: StepPlan) -> StepResult:
+        if plan.step == self.fail_at:
+            raise RuntimeError("the device is gone")
+        samples: list[Sample] = []
+        for sequence in plan.sequences:
+            for offset, token in enumerate(sequence.token_ids):
+                self.slots[self._slot(sequence.block_table, sequence.start + offset)] = token
+        for sequence in plan.sequences:
+            if sequence.samples:
+                end = sequence.start + sequence.num_tokens
+                text = [self.slots[self._slot(sequence.block_table, i)] for i in range(end)]
+                samples.append(Sample(sequence.request_id, next_token(text), -1.0))
+        return StepResult(tuple(samples), duration=self.step_seconds)
+
+    def release(self, request_id: str) -> None:
+        self.released.append(request_id)
+
+    def _slot(self, table: object, position: int) -> int:
+        block = table[position // self.block_size]  # type: ignore[index]
+        return int(block) * self.block_size + position % self.block_size
+
+
+def make_loop(
+    *, num_blocks: int = 64, block_size: int = 4, limits: SchedulerLimits | None = None
+) -> tuple[SchedulingLoop, FakeExecutor, list[Event]]:
+    events: list[Event] = []
+    executor = FakeExecutor(block_size)
+    scheduler = Scheduler(BlockPool(num_blocks, block_size), limits or SchedulerLimits())
+    return SchedulingLoop(scheduler, executor, VirtualClock(), events.append), executor, events
+
+
+def make_request(name: str, prompt: list[int], max_tokens: int, **options: object) -> Request:
+    return Request(name, prompt, max_tokens, **options)  # type: ignore[arg-type]
+
+
+def outputs_of(events: list[Event]) -> dict[str, list[int]]:
+    from engine.scheduling.events import TokenProduced
+
+    outputs: dict[str, list[int]] = {}
+    for event in events:
+        if isinstance(event, TokenProduced):
+            assert event.index == len(outputs.setdefault(event.request_id, []))
+            outputs[event.request_id].append(event.token_id)
+    return outputs
