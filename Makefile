@@ -6,7 +6,6 @@ VENV ?= .venv
 
 BIN := $(VENV)/bin
 export VENV
-export PYRIGHT_PYTHON_CACHE_DIR := $(abspath $(VENV))/pyright
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 
 .DEFAULT_GOAL := help
