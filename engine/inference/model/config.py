@@ -62,7 +62,10 @@ class ModelConfig:
             raise FileFormatError("num_attention_heads must be a multiple of num_kv_heads")
         if self.head_dim % 2:
             raise UnsupportedModel("head_dim is odd: rotary embeddings need pairs")
-        specials = (*self.eos_token_ids, *(() if self.bos_token_id is None else [self.bos_token_id]))
+        specials = (
+            *self.eos_token_ids,
+            *(() if self.bos_token_id is None else [self.bos_token_id]),
+        )
         if any(type(token) is not int or not 0 <= token < self.vocab_size for token in specials):
             raise FileFormatError("an end or begin token id is outside the vocabulary")
 
