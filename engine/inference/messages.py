@@ -7,7 +7,7 @@ milliseconds; ``*_ms`` since the request was received by the worker unless said 
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
 
 
@@ -220,6 +220,14 @@ class Failed(Message):
 
 
 WORKER_MESSAGES: tuple[type[Message], ...] = (
-    EngineInfo, Pong, Accepted, Queued, Step, Token, Preempted, Done, Failed,
+    EngineInfo,
+    Pong,
+    Accepted,
+    Queued,
+    Step,
+    Token,
+    Preempted,
+    Done,
+    Failed,
 )
 CLIENT_MESSAGES: tuple[type[Message], ...] = (Generate, Abort, Ping)

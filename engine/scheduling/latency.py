@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import pairwise
 from statistics import fmean
 
 from engine.scheduling.events import Event, RequestFinished, RequestQueued, TokenProduced
@@ -27,7 +28,7 @@ class RequestLatency:
     def itl(self) -> list[float]:
         """Inter-token latencies: each gap between two tokens in a row."""
         times = self.token_times
-        return [later - earlier for earlier, later in zip(times, times[1:], strict=False)]
+        return [later - earlier for earlier, later in pairwise(times)]
 
     @property
     def tpot(self) -> float | None:

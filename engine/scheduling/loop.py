@@ -145,8 +145,7 @@ class SchedulingLoop:
     ) -> None:
         # Block counts are read before finished requests give theirs back.
         sequences = tuple(
-            SequenceStep(s.request_id, s.phase, s.shape, len(s.block_table))
-            for s in plan.sequences
+            SequenceStep(s.request_id, s.phase, s.shape, len(s.block_table)) for s in plan.sequences
         )
         used = self.scheduler.pool.num_used
         produced, finished = self.scheduler.commit(plan, result)

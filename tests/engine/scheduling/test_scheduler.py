@@ -67,7 +67,9 @@ def test_a_stop_token_ends_and_is_part_of_the_output():
     loop.add(make_request("a", prompt, 10, stop_token_ids=frozenset([stop])))
     run_to_end(loop)
     assert outputs_of(events)["a"] == expected[: expected.index(stop) + 1]
-    assert events[-1].reason is FinishReason.STOP
+    finished = events[-1]
+    assert isinstance(finished, RequestFinished)
+    assert finished.reason is FinishReason.STOP
 
 
 def test_requests_share_steps_and_give_what_each_gives_alone():
@@ -109,7 +111,9 @@ def test_youngest_is_preempted_and_finishes_with_the_same_tokens():
 
 
 def test_what_can_never_fit_is_refused_at_once_and_disturbs_nobody():
-    loop, _, events = make_loop(num_blocks=16, block_size=4, limits=SchedulerLimits(max_context=256))
+    loop, _, events = make_loop(
+        num_blocks=16, block_size=4, limits=SchedulerLimits(max_context=256)
+    )
     with pytest.raises(NeverFits):
         loop.add(make_request("big", list(range(100)), 10))
     with pytest.raises(NeverFits):
@@ -185,7 +189,9 @@ def test_a_failing_step_ends_its_requests_with_an_error_and_the_rest_go_on():
 def test_every_way_to_end_leaves_the_pool_full():
     loop, executor, _ = make_loop(num_blocks=32)
     for i in range(200):
-        loop.add(make_request(f"r{i}", [i % 5, 1, 2], 1 + i % 7, stop_token_ids=frozenset([i % 97])))
+        loop.add(
+            make_request(f"r{i}", [i % 5, 1, 2], 1 + i % 7, stop_token_ids=frozenset([i % 97]))
+        )
         loop.step()
         if i % 4 == 1:
             loop.abort(f"r{i}")

@@ -1,0 +1,23 @@
+"""``python -m engine``: generate, simulate, calibrate."""
+
+from __future__ import annotations
+
+import typer
+
+from engine.commands.calibrate import calibrate
+from engine.commands.generate import generate
+from engine.commands.simulate import simulate
+
+app = typer.Typer(
+    name="engine",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    help="The engine of First Token: a real small model, and a roofline simulator of any model.",
+)
+app.command("generate")(generate)
+app.command("simulate")(simulate)
+app.command("calibrate")(calibrate)
+
+if __name__ == "__main__":
+    app(prog_name="python -m engine")

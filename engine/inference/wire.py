@@ -1,0 +1,64 @@
+"""Messages as JSON lines: parsing them back into their types. Torch-free."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from engine.inference.messages import (
+    CLIENT_MESSAGES,
+    WORKER_MESSAGES,
+    Accepted,
+    ChatTurn,
+    Done,
+    EngineInfo,
+    Generate,
+    LaneInfo,
+    Message,
+    Step,
+)
+
+MAX_LINE_BYTES = 8 * 1024 * 1024
+"""Longest line either side reads; a whole answer at the longest context is well below."""
+
+_TYPES = {message.type: message for message in (*CLIENT_MESSAGES, *WORKER_MESSAGES)}
+
+
+def encode(message: Message) -> bytes:
+    """One message as one line."""
+    return message.to_json().encode() + b"\n"
+
+
+def decode(line: bytes) -> Message:
+    """One line as the message it was; the exact inverse of ``encode``.
+
+    Raises:
+        ValueError: the line is no message of this protocol.
+    """
+    fields: dict[str, Any] = json.loads(line)
+    kind = _TYPES.get(fields.pop("type", ""))
+    if kind is None:
+        raise ValueError("a line of an unknown type")
+    _restore(kind, fields)
+    try:
+        return kind(**fields)
+    except TypeError as error:
+        raise ValueError(f"a malformed {kind.type} message") from error
+
+
+def _restore(kind: type[Message], fields: dict[str, Any]) -> None:
+    """JSON has lists and objects only: give the fields their tuples and types back."""
+    if kind is Generate:
+        fields["stop"] = tuple(fields["stop"])
+        fields["stop_token_ids"] = tuple(fields["stop_token_ids"])
+        if fields["messages"] is not None:
+            fields["messages"] = tuple(ChatTurn(**turn) for turn in fields["messages"])
+    elif kind is EngineInfo:
+        fields["lanes"] = tuple(LaneInfo(**lane) for lane in fields["lanes"])
+    elif kind is Accepted:
+        fields["prompt_token_ids"] = tuple(fields["prompt_token_ids"])
+        fields["prompt_pieces"] = tuple(fields["prompt_pieces"])
+    elif kind is Step:
+        fields["shapes"] = tuple((p, n, s) for p, n, s in fields["shapes"])
+    elif kind is Done:
+        fields["itl_ms"] = tuple(fields["itl_ms"])
