@@ -11,7 +11,7 @@ import contextlib
 import logging
 import socket
 import sys
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from enum import StrEnum
 
 from engine.inference.messages import (
@@ -90,7 +90,7 @@ class EngineClient:
 
     # ── requests ─────────────────────────────────────────────────────────────────────────────
 
-    async def generate(self, request: Generate) -> AsyncIterator[Message]:
+    async def generate(self, request: Generate) -> AsyncGenerator[Message]:
         """Messages of one request, ending with ``Done`` or ``Failed``.
 
         Closing the iterator early aborts the request.

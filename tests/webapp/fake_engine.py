@@ -1,0 +1,154 @@
+"""An engine without a model, for tests of the web process: it yields the worker's messages.
+
+Each character of the prompt becomes one token, and the answer is the prompt again. What a test
+needs beyond that it sets: a pause per token, a failure at a step, an endless answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from dataclasses import dataclass, field
+
+from engine.inference.messages import (
+    Accepted,
+    Done,
+    EngineInfo,
+    Failed,
+    Generate,
+    LaneInfo,
+    Message,
+    Queued,
+    Step,
+    Token,
+)
+
+BLOCK = 16
+INFO = EngineInfo(
+    model_name="fake",
+    model={
+        "family": "llama",
+        "num_layers": 2,
+        "hidden_size": 64,
+        "num_attention_heads": 4,
+        "num_kv_heads": 2,
+        "head_dim": 16,
+        "intermediate_size": 128,
+        "vocab_size": 512,
+        "tied_embeddings": True,
+        "max_context": 2048,
+    },
+    provenance="made up by a test",
+    source_format="F32",
+    random_weights=True,
+    device="cpu",
+    device_name="fake cpu",
+    torch_version="0",
+    threads=1,
+    default_dtype="float32",
+    lanes=(
+        LaneInfo("float32", 4_000_000, 512, 128, BLOCK),
+        LaneInfo("bfloat16", 2_000_000, 256, 128, BLOCK),
+    ),
+    max_context=2048,
+    max_running=8,
+    max_waiting=16,
+    load_seconds=0.1,
+    has_chat_template=True,
+)
+
+
+@dataclass
+class FakeEngine:
+    """Satisfies ``webapp.live.engine_port.EnginePort``."""
+
+    pause_s: float = 0.0
+    fail_after: int | None = None
+    raise_after: int | None = None
+    endless: bool = False
+    logprob: float | None = -0.5
+    state: str = "ready"
+    reason: str = ""
+    restarts: int = 0
+    info: EngineInfo | None = INFO
+    started: bool = False
+    running: dict[str, asyncio.Event] = field(default_factory=dict)
+    requests: list[Generate] = field(default_factory=list)
+    aborted: list[str] = field(default_factory=list)
+    tokens_made: int = 0
+
+    async def start(self) -> None:
+        self.started = True
+
+    async def stop(self) -> None:
+        self.started = False
+        self.state = "stopped"
+
+    async def abort(self, request_id: str) -> None:
+        self.running[request_id].set()
+
+    async def generate(self, request: Generate) -> AsyncGenerator[Message, None]:
+        self.requests.append(request)
+        rid = request.request_id
+        if self.state != "ready":
+            yield Failed(rid, "engine_unavailable", "the engine is starting")
+            return
+        stop = asyncio.Event()
+        self.running[rid] = stop
+        ended = False
+        try:
+            async for message in self._answer(request, stop):
+                ended = isinstance(message, Done | Failed)
+                yield message
+        finally:
+            del self.running[rid]
+            if not ended:
+                self.aborted.append(rid)
+
+    async def _answer(
+        self, request: Generate, stop: asyncio.Event
+    ) -> AsyncGenerator[Message, None]:
+        rid = request.request_id
+        prompt = request.prompt or "".join(turn.content for turn in request.messages or ())
+        ids = tuple(ord(character) for character in prompt)
+        dtype = "float32" if request.dtype == "auto" else request.dtype
+        seed = 7 if request.seed is None else request.seed
+        yield Accepted(rid, "fake", "cpu", dtype, ids, tuple(prompt), request.max_tokens, seed, 0.1)
+        yield Queued(rid, 1)
+        text = ""
+        count = 0
+        reason = "length"
+        while count < request.max_tokens or self.endless:
+            if stop.is_set():
+                reason = "abort"
+                break
+            if not self.endless and count >= len(prompt):
+                reason = "stop"
+                break
+            if count == self.raise_after:
+                raise RuntimeError("a test asked for this")
+            if count == self.fail_after:
+                yield Failed(rid, "step_failed", "the step failed")
+                return
+            piece = prompt[count % len(prompt)]
+            yield self._step(rid, count, len(ids))
+            yield Token(
+                rid, count, ord(piece), piece, piece, self.logprob,
+                None if count == 0 else 1.0, float(count), 0.01,
+            )  # fmt: skip
+            text += piece
+            count += 1
+            self.tokens_made += 1
+            await asyncio.sleep(self.pause_s)
+        yield Done(rid, reason, len(ids), count, 1.5 if count else None, (1.0,) * max(0, count - 1),
+                   "", text)  # fmt: skip
+
+    def _step(self, rid: str, count: int, prompt: int) -> Step:
+        shape = (0, prompt, True) if count == 0 else (prompt + count - 1, 1, True)
+        phase = "prefill" if count == 0 else "decode"
+        tokens = shape[0] + shape[1]
+        blocks = -(-tokens // BLOCK)
+        return Step(
+            rid, count, phase, phase, 1, shape[1], 0, (shape,), float(count), 0.9,
+            {"layers": 0.8}, tokens, blocks, blocks, 128, len(self.running), 0,
+        )  # fmt: skip

@@ -1,0 +1,182 @@
+"""What is let in at all: hosts, origins, body sizes, media types and JSON. Pure ASGI.
+
+Nothing behind these classes sees a request for another host, a body that is too large or too
+slow, or a document that is not strict JSON.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from starlette.datastructures import Headers
+from starlette.responses import PlainTextResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from webapp import json_codec
+from webapp.origins import HostPolicy, OriginPolicy
+from webapp.problems import FieldError, ProblemResponse
+from webapp.security_headers import CSP_REPORT_PATH
+
+UNSAFE_METHODS = frozenset({"POST", "PUT", "PATCH", "DELETE"})
+
+
+class SubPath:
+    """Serves the app under a prefix, whether or not the proxy in front strips it.
+
+    Afterwards ``path`` always begins with ``root_path``, which is what routing and mounts expect.
+    """
+
+    def __init__(self, app: ASGIApp, root_path: str) -> None:
+        self.app = app
+        self.root_path = root_path
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if self.root_path and scope["type"] in ("http", "websocket"):
+            path: str = scope["path"]
+            scope = dict(scope)
+            scope["root_path"] = self.root_path
+            if path != self.root_path and not path.startswith(self.root_path + "/"):
+                scope["path"] = self.root_path + path
+        await self.app(scope, receive, send)
+
+
+class AllowedHosts:
+    """Refuses requests for host names that are not ours, against DNS rebinding."""
+
+    def __init__(self, app: ASGIApp, policy: HostPolicy) -> None:
+        self.app = app
+        self.policy = policy
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] not in ("http", "websocket"):
+            await self.app(scope, receive, send)
+            return
+        hosts = Headers(scope=scope).getlist("host")
+        if len(hosts) == 1 and self.policy.allows(hosts[0]):
+            await self.app(scope, receive, send)
+            return
+        detail = "This host name is not served here; see FIRSTTOKEN_ALLOWED_HOSTS."
+        if scope["type"] == "http":
+            await ProblemResponse(400, "host_not_allowed", detail)(scope, receive, send)
+        else:
+            await deny_websocket(scope, receive, send, 400, detail)
+
+
+class BodyRules:
+    """Reads and checks the body of unsafe methods before anything else does.
+
+    Other sites' pages are refused (403), as are bodies that are too large (413) or too slow (408),
+    and under ``/api/`` every type but ``application/json`` (415) and every document that is not
+    strict JSON (400).
+    """
+
+    def __init__(
+        self, app: ASGIApp, origins: OriginPolicy, max_bytes: int, timeout_s: float
+    ) -> None:
+        self.app = app
+        self.origins = origins
+        self.max_bytes = max_bytes
+        self.timeout_s = timeout_s
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or scope["method"] not in UNSAFE_METHODS:
+            await self.app(scope, receive, send)
+            return
+        headers = Headers(scope=scope)
+        path = scope["path"].removeprefix(scope.get("root_path", ""))
+        is_api = path.startswith("/api/")
+        # Browsers send reports with the origin of the page or "null"; they change nothing.
+        if path != CSP_REPORT_PATH and not self.origins.allows(headers, scope["scheme"]):
+            refusal: ProblemResponse | None = ProblemResponse(
+                403, "origin_not_allowed", "This method is not open to pages of other sites."
+            )
+        elif is_api and not _is_json(headers.get("content-type", "")):
+            refusal = ProblemResponse(
+                415, "unsupported_media_type", "Send the body as application/json in UTF-8."
+            )
+        else:
+            refusal = None
+        if refusal is None:
+            body = await self._read(headers, receive)
+            if body is None:
+                return  # the client left before its body was complete
+            refusal = body if isinstance(body, ProblemResponse) else None
+            if is_api and isinstance(body, bytes):
+                refusal = _check_json(body)
+            if refusal is None and isinstance(body, bytes):
+                await self.app(scope, _replay(body, receive), send)
+                return
+        if refusal is not None:
+            # What is left of the body is not worth reading: say so, and end the connection.
+            refusal.headers["connection"] = "close"
+            await refusal(scope, receive, send)
+
+    async def _read(self, headers: Headers, receive: Receive) -> bytes | ProblemResponse | None:
+        too_large = ProblemResponse(
+            413, "body_too_large", f"Send at most {self.max_bytes} bytes in the body."
+        )
+        declared = headers.get("content-length", "0")
+        if len(declared) > 12 or (declared.isdecimal() and int(declared) > self.max_bytes):
+            return too_large
+        body = bytearray()
+        try:
+            async with asyncio.timeout(self.timeout_s):
+                while True:
+                    message = await receive()
+                    if message["type"] == "http.disconnect":
+                        return None
+                    body += message.get("body", b"")
+                    if len(body) > self.max_bytes:
+                        return too_large
+                    if not message.get("more_body", False):
+                        return bytes(body)
+        except TimeoutError:
+            return ProblemResponse(
+                408, "body_too_slow", f"Send the whole body within {self.timeout_s:g} seconds."
+            )
+
+
+async def deny_websocket(
+    scope: Scope, receive: Receive, send: Send, status: int, detail: str
+) -> None:
+    """Refuses a websocket handshake with an HTTP status, before it is accepted."""
+    await receive()
+    if "websocket.http.response" in scope.get("extensions", {}):
+        response = PlainTextResponse(detail, status, headers={"x-content-type-options": "nosniff"})
+        await response(scope, receive, send)
+    else:
+        await send({"type": "websocket.close", "code": 1008, "reason": ""})
+
+
+def _is_json(content_type: str) -> bool:
+    media_type, _, parameters = content_type.partition(";")
+    if media_type.strip().lower() != "application/json":
+        return False
+    for parameter in parameters.split(";"):
+        name, _, value = parameter.partition("=")
+        if name.strip().lower() == "charset" and value.strip(' "').lower() not in ("utf-8", "utf8"):
+            return False
+    return True
+
+
+def _check_json(body: bytes) -> ProblemResponse | None:
+    try:
+        json_codec.loads(body)
+    except json_codec.JsonRefused as refused:
+        errors = [FieldError(refused.pointer, refused.code, refused.detail)]
+        return ProblemResponse(400, refused.code, refused.detail, errors)
+    return None
+
+
+def _replay(body: bytes, receive: Receive) -> Callable[[], Awaitable[Message]]:
+    sent = False
+
+    async def replay() -> Message:
+        nonlocal sent
+        if sent:
+            return await receive()
+        sent = True
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    return replay

@@ -1,0 +1,1 @@
+"""REST: thin handlers over the engine and the simulator."""

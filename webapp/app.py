@@ -1,0 +1,95 @@
+"""``create_app``: the only place where the parts are joined."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+
+from fastapi import APIRouter, FastAPI
+from starlette.middleware import Middleware
+from starlette.middleware.gzip import GZipMiddleware
+
+from engine.inference.supervisor import EngineClient
+from webapp.admission import AllowedHosts, BodyRules, SubPath
+from webapp.api import csp_report, health
+from webapp.api import engine as engine_api
+from webapp.errors import UnexpectedErrors, install_error_handlers
+from webapp.live import routes as live_routes
+from webapp.live.engine_port import EnginePort
+from webapp.live.hub import LiveHub
+from webapp.logging import AccessLog
+from webapp.origins import HostPolicy, OriginPolicy
+from webapp.pages import routes as page_routes
+from webapp.prediction import StepPredictor
+from webapp.problems import JsonResponse
+from webapp.security_headers import SecurityHeaders
+from webapp.settings import Settings
+from webapp.static_files import VersionedStaticFiles
+
+
+def create_app(settings: Settings | None = None, engine: EnginePort | None = None) -> FastAPI:
+    """The web service.
+
+    ``engine`` defaults to a supervised worker process set up as ``settings`` say. It starts and
+    stops with the app; pages are served while it loads.
+    """
+    settings = settings or Settings()
+    engine = engine or EngineClient(settings.engine_options)
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncGenerator[None]:
+        await engine.start()
+        try:
+            yield
+        finally:
+            await engine.stop()
+
+    app = FastAPI(
+        title="First Token",
+        version="1",
+        lifespan=lifespan,
+        default_response_class=JsonResponse,
+        # The stock documentation pages load scripts from a CDN.
+        docs_url=None,
+        redoc_url=None,
+        openapi_url=None,
+        middleware=_middleware(settings),
+    )
+    predictor = StepPredictor()
+    app.state.settings = settings
+    app.state.engine = engine
+    app.state.predictor = predictor
+    app.state.live = LiveHub(engine, predictor, settings)
+    app.state.csp_reports = csp_report.CspReports()
+    install_error_handlers(app)
+    app.include_router(health.router)
+    app.include_router(_api(), prefix="/api/v1")
+    app.include_router(csp_report.router)
+    app.include_router(live_routes.router)
+    app.include_router(page_routes.router)
+    app.mount("/static", VersionedStaticFiles(directory=settings.static_dir), name="static")
+    return app
+
+
+def _api() -> APIRouter:
+    router = APIRouter()
+    router.include_router(engine_api.router)
+    return router
+
+
+def _middleware(settings: Settings) -> list[Middleware]:
+    """Outermost first. Everything inside SecurityHeaders is answered with them."""
+    return [
+        Middleware(AccessLog),
+        Middleware(SubPath, root_path=settings.root_path),
+        Middleware(SecurityHeaders, root_path=settings.root_path),
+        Middleware(GZipMiddleware, minimum_size=1024, compresslevel=5),
+        Middleware(AllowedHosts, policy=HostPolicy(settings)),
+        Middleware(UnexpectedErrors),
+        Middleware(
+            BodyRules,
+            origins=OriginPolicy(settings),
+            max_bytes=settings.max_body_bytes,
+            timeout_s=settings.body_timeout_s,
+        ),
+    ]

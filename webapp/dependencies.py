@@ -1,0 +1,28 @@
+"""What handlers ask for; ``create_app`` puts it there."""
+
+from __future__ import annotations
+
+from typing import Annotated, cast
+
+from fastapi import Depends, Request
+
+from webapp.live.engine_port import EnginePort
+from webapp.prediction import StepPredictor
+from webapp.settings import Settings
+
+
+def get_settings(request: Request) -> Settings:
+    return cast(Settings, request.app.state.settings)
+
+
+def get_engine(request: Request) -> EnginePort:
+    return cast(EnginePort, request.app.state.engine)
+
+
+def get_predictor(request: Request) -> StepPredictor:
+    return cast(StepPredictor, request.app.state.predictor)
+
+
+SettingsDep = Annotated[Settings, Depends(get_settings)]
+EngineDep = Annotated[EnginePort, Depends(get_engine)]
+PredictorDep = Annotated[StepPredictor, Depends(get_predictor)]

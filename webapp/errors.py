@@ -1,0 +1,126 @@
+"""Which failure gets which answer: the handlers that ``create_app`` installs.
+
+The answers of pages (paths outside ``/api``, asked for by a browser) are HTML, those of the API
+problem documents. No handler repeats what was sent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import structlog
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from engine.errors import (
+    CapacityError,
+    EngineError,
+    EngineUnavailable,
+    InvalidRequest,
+    QueueFull,
+    UnknownName,
+    UnsupportedModel,
+)
+from webapp import json_codec
+from webapp.problems import FieldError, Problem, ProblemResponse
+from webapp.schemas.explain import explain_errors
+
+log = structlog.get_logger("webapp.errors")
+
+HTTP_DETAILS: Mapping[int, tuple[str, str]] = {
+    400: ("bad_request", "The request could not be understood."),
+    404: ("not_found", "Nothing is served at this path."),
+    405: ("method_not_allowed", "This path does not take this method; see the Allow header."),
+    413: ("body_too_large", "The request body is too large."),
+    415: ("unsupported_media_type", "Send the body as application/json."),
+}
+
+
+def install_error_handlers(app: FastAPI) -> None:
+    """Makes every failure of a handler an answer of this module's shape."""
+    app.add_exception_handler(Problem, _problem)
+    app.add_exception_handler(RequestValidationError, _validation)
+    app.add_exception_handler(HTTPException, _http)
+    app.add_exception_handler(EngineError, _engine)
+
+
+def engine_problem(error: EngineError) -> Problem:
+    """The HTTP answer to an error that the engine raised on purpose."""
+    errors = [_field_error(error)] if error.field else []
+    if isinstance(error, UnknownName):
+        return Problem(404 if error.field is None else 422, error.code, error.message, errors)
+    if isinstance(error, QueueFull | EngineUnavailable):
+        return Problem(503, error.code, error.message, errors, {"retry-after": "1"})
+    if isinstance(error, InvalidRequest | UnsupportedModel | CapacityError):
+        return Problem(422, error.code, error.message, errors)
+    log.error("engine_error", code=error.code)
+    return Problem(500, error.code, "The engine failed; the failure was logged.")
+
+
+class UnexpectedErrors:
+    """Answers 500 to whatever no handler expected, logs the traceback and keeps serving.
+
+    It stands inside the middleware that sets headers, so that this answer carries them too.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        started = False
+
+        async def watching_send(message: Message) -> None:
+            nonlocal started
+            started = started or message["type"] == "http.response.start"
+            await send(message)
+
+        try:
+            await self.app(scope, receive, watching_send)
+        except Exception:
+            log.exception("unexpected_error", method=scope["method"])
+            if started:
+                raise
+            response = ProblemResponse(
+                500, "internal_error", "The server failed; the failure was logged."
+            )
+            await response(scope, receive, send)
+
+
+async def _problem(request: Request, error: Exception) -> Response:
+    if not isinstance(error, Problem):
+        raise error
+    return error.response()
+
+
+async def _engine(request: Request, error: Exception) -> Response:
+    if not isinstance(error, EngineError):
+        raise error
+    return engine_problem(error).response()
+
+
+async def _validation(request: Request, error: Exception) -> Response:
+    if not isinstance(error, RequestValidationError):
+        raise error
+    errors: Sequence[FieldError] = explain_errors(error.errors())
+    first = errors[0].pointer if errors else ""
+    detail = "Some values of the request are wrong"
+    detail += f", the first at {first}." if first else "."
+    return ProblemResponse(422, "validation_failed", detail, errors)
+
+
+async def _http(request: Request, error: Exception) -> Response:
+    if not isinstance(error, HTTPException):
+        raise error
+    code, detail = HTTP_DETAILS.get(error.status_code, ("http_error", "The request failed."))
+    return ProblemResponse(error.status_code, code, detail, headers=error.headers)
+
+
+def _field_error(error: EngineError) -> FieldError:
+    place = json_codec.pointer((error.field or "").split("."))
+    return FieldError(place, error.code, error.message)

@@ -1,0 +1,1 @@
+"""The websocket: parse and admit what comes in, stream what the engine tells."""

@@ -1,0 +1,233 @@
+"""One websocket: reads messages, runs their requests, and never outlives its client."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import Callable, Sequence
+from typing import cast
+
+import structlog
+from pydantic import ValidationError
+from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
+
+from webapp import json_codec
+from webapp.live.engine_port import EnginePort
+from webapp.live.generation import Generation
+from webapp.live.outbox import Outbox, ReaderStuck
+from webapp.live.rate_limit import TokenBucket
+from webapp.prediction import StepPredictor
+from webapp.schemas.explain import explain_errors
+from webapp.schemas.live_events import ErrorEvent, HelloEvent, PongEvent
+from webapp.schemas.live_requests import (
+    CLIENT_MESSAGES,
+    REQUEST_ID,
+    AbortRequest,
+    ClientMessage,
+    GenerateRequest,
+    PingRequest,
+)
+from webapp.settings import Settings
+
+log = structlog.get_logger("webapp.live")
+
+MAX_MESSAGE_BYTES = 64 * 1024
+MAX_FLOOD = 100
+"""Messages over the rate limit after which a connection is closed."""
+
+CLOSE_POLICY = 1008
+CLOSE_TRY_LATER = 1013
+
+
+class Refused(Exception):
+    """A message that is answered with an ``error`` event."""
+
+    def __init__(
+        self, code: str, message: str, field: str | None = None, request_id: str | None = None
+    ) -> None:
+        super().__init__(code)
+        self.event = ErrorEvent(code=code, message=message, field=field)
+        self.request_id = request_id
+
+
+class LiveConnection:
+    """The state of one client: its outbox, its running requests, its rate."""
+
+    def __init__(
+        self,
+        websocket: WebSocket,
+        engine: EnginePort,
+        predictor: StepPredictor,
+        settings: Settings,
+        hello: Callable[[], HelloEvent],
+    ) -> None:
+        self._websocket = websocket
+        self._engine = engine
+        self._predictor = predictor
+        self._settings = settings
+        self._hello = hello
+        self._session_id = uuid.uuid4().hex
+        self._outbox = Outbox(
+            websocket.send_text, settings.live_outbox_events, settings.live_stuck_s
+        )
+        self._bucket = TokenBucket(settings.live_messages_per_s)
+        self._flood = TokenBucket(settings.live_messages_per_s, MAX_FLOOD)
+        self._stopping = False
+        # The connection holds its tasks: a task that nobody refers to may be collected.
+        self._running: dict[str, tuple[str, asyncio.Task[None]]] = {}
+
+    async def run(self) -> None:
+        """Serves the client until it leaves, is closed, or the server stops."""
+        await self._websocket.accept()
+        writer = asyncio.create_task(self._outbox.run(), name="live writer")
+        reader = asyncio.create_task(self._read(), name="live reader")
+        try:
+            await asyncio.wait((writer, reader), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            ended = [writer, reader, *(task for _, task in self._running.values())]
+            for task in ended:
+                task.cancel()
+            results = await asyncio.gather(*ended, return_exceptions=True)
+        await self._close(results)
+
+    async def interrupt(self, grace_s: float) -> None:
+        """Ends every running request with an ``error`` event, because the server stops."""
+        self._stopping = True
+        running = dict(self._running)
+        for _, task in running.values():
+            task.cancel()
+        await asyncio.gather(*(task for _, task in running.values()), return_exceptions=True)
+        try:
+            async with asyncio.timeout(grace_s):
+                for request_id in running:
+                    await self._outbox.put(_server_stopping(), request_id)
+                await self._outbox.drain()
+        except TimeoutError:
+            log.info("live_interrupt_undelivered", session=self._session_id)
+
+    # ── reading ──────────────────────────────────────────────────────────────────────────────
+
+    async def _read(self) -> int | None:
+        """Handles messages one by one; the code to close with, None if the client left."""
+        await self._outbox.put(self._hello())
+        while True:
+            message = await self._websocket.receive()
+            if message["type"] == "websocket.disconnect":
+                return None
+            if not self._bucket.take():
+                if not self._flood.take():
+                    return CLOSE_POLICY
+                await self._outbox.put(_rate_limited(self._settings.live_messages_per_s))
+                continue
+            try:
+                await self._handle(_parse(message))
+            except Refused as refused:
+                # A refusal never counts as an event of a request that is running.
+                known = refused.request_id in self._running
+                await self._outbox.put(refused.event, None if known else refused.request_id)
+
+    async def _handle(self, message: ClientMessage) -> None:
+        match message:
+            case PingRequest():
+                await self._outbox.put(PongEvent())
+            case AbortRequest():
+                await self._abort(message.request_id)
+            case GenerateRequest():
+                self._start(message)
+
+    async def _abort(self, request_id: str) -> None:
+        running = self._running.get(request_id)
+        if running is None:
+            raise Refused("unknown_request", "No such request is running here.", "/request_id")
+        await self._engine.abort(running[0])
+
+    def _start(self, message: GenerateRequest) -> None:
+        request_id = message.request_id or uuid.uuid4().hex
+        if request_id in self._running:
+            raise Refused(
+                "duplicate_request_id", "A request of this id is still running.", "/request_id"
+            )
+        if self._stopping:
+            raise Refused("server_stopping", "The server is stopping.", request_id=request_id)
+        if len(self._running) >= self._settings.live_generations:
+            raise Refused(
+                "too_many_requests",
+                f"At most {self._settings.live_generations} requests run at once on a connection; "
+                "wait for one to end or abort it.",
+                request_id=request_id,
+            )
+        # Two clients may choose the same id, so the engine gets one that is unique everywhere.
+        engine_id = uuid.uuid4().hex
+        request, notices = message.to_engine(engine_id, self._session_id)
+        generation = Generation(
+            self._engine, self._predictor, self._outbox, request_id, request, notices
+        )
+        task = asyncio.create_task(generation.run(), name="live generation")
+        self._running[request_id] = (engine_id, task)
+        task.add_done_callback(lambda _: self._running.pop(request_id))
+
+    # ── the end ──────────────────────────────────────────────────────────────────────────────
+
+    async def _close(self, results: Sequence[object]) -> None:
+        code = next((result for result in results if isinstance(result, int)), None)
+        for result in results:
+            if isinstance(result, ReaderStuck):
+                code = CLOSE_TRY_LATER
+                log.info("live_reader_stuck", session=self._session_id)
+            elif isinstance(result, Exception) and not isinstance(result, WebSocketDisconnect):
+                code = code or 1011
+                log.error("live_connection_failed", exc_info=result)
+        connected = self._websocket.application_state is WebSocketState.CONNECTED
+        if code is not None and connected:
+            await self._websocket.close(code)
+
+
+def _parse(message: object) -> ClientMessage:
+    """One frame as a message of the protocol.
+
+    Raises:
+        Refused: naming the rule and the field, never the content.
+    """
+    frame = cast("dict[str, object]", message)
+    text = frame.get("text")
+    if not isinstance(text, str):
+        raise Refused("binary_message", "Send messages as text frames holding JSON.")
+    if len(text.encode("utf-8", "surrogatepass")) > MAX_MESSAGE_BYTES:
+        raise Refused("message_too_large", f"Send at most {MAX_MESSAGE_BYTES} bytes a message.")
+    try:
+        document = json_codec.loads(text)
+    except json_codec.JsonRefused as refused:
+        raise Refused(refused.code, refused.detail, refused.pointer or None) from None
+    if not isinstance(document, dict):
+        raise Refused("not_an_object", "Send a JSON object with a type.")
+    kind = document.get("type")
+    model = CLIENT_MESSAGES.get(kind) if isinstance(kind, str) else None
+    if model is None:
+        raise Refused("unknown_type", f"Send a type: one of {', '.join(CLIENT_MESSAGES)}.", "/type")
+    try:
+        return model.model_validate(document)
+    except ValidationError as error:
+        first = explain_errors(error.errors(include_input=False, include_url=False))[0]
+        raise Refused(
+            "invalid_message", first.detail, first.pointer or None, _request_id(document)
+        ) from None
+
+
+def _request_id(document: dict[str, json_codec.Json]) -> str | None:
+    """The id of a refused request, if it is one that may be repeated to the client."""
+    request_id = document.get("request_id")
+    if isinstance(request_id, str) and REQUEST_ID.fullmatch(request_id):
+        return request_id
+    return None
+
+
+def _rate_limited(rate: float) -> ErrorEvent:
+    return ErrorEvent(
+        code="rate_limited", message=f"Send at most {rate:g} messages a second; this one was lost."
+    )
+
+
+def _server_stopping() -> ErrorEvent:
+    return ErrorEvent(
+        code="server_stopping", message="The server is stopping; run the prompt again later."
+    )

@@ -1,0 +1,121 @@
+"""One running request of a connection: from the engine's messages to events in the outbox."""
+
+from __future__ import annotations
+
+from contextlib import aclosing
+from typing import assert_never, cast
+
+import structlog
+
+from engine.inference.messages import (
+    Accepted,
+    Done,
+    Failed,
+    Generate,
+    LaneInfo,
+    Message,
+    Preempted,
+    Queued,
+    Step,
+    Token,
+)
+from webapp.live import translate
+from webapp.live.engine_port import EnginePort
+from webapp.live.outbox import Outbox
+from webapp.prediction import RequestPrediction, StepPredictor
+from webapp.schemas.live_events import ErrorEvent, ServerEvent
+
+log = structlog.get_logger("webapp.live")
+
+EngineMessage = Accepted | Queued | Step | Token | Preempted | Done | Failed
+
+
+class Generation:
+    """Runs one request; whatever ends it, the client is told with ``done`` or ``error``."""
+
+    def __init__(
+        self,
+        engine: EnginePort,
+        predictor: StepPredictor,
+        outbox: Outbox,
+        request_id: str,
+        request: Generate,
+        notices: list[str],
+    ) -> None:
+        self._engine = engine
+        self._predictor = predictor
+        self._outbox = outbox
+        self._request_id = request_id
+        self._request = request
+        self._notices = notices
+        self._lane: LaneInfo | None = None
+        self._prediction = RequestPrediction()
+        self._steps_dropped = 0
+
+    async def run(self) -> None:
+        """Streams to the end. Cancelling this closes the engine's iterator: the request aborts."""
+        ended = False
+        try:
+            # aclosing: leaving early, for whatever reason, aborts the request in the engine.
+            async with aclosing(self._engine.generate(self._request)) as messages:
+                async for message in messages:
+                    await self._tell(message)
+                    ended = ended or isinstance(message, Done | Failed)
+        except Exception:
+            log.exception("generation_failed", request=self._request.request_id)
+            if not ended:
+                await self._fail("internal_error", "The server failed; the failure was logged.")
+            return
+        if not ended:
+            log.error("generation_without_end", request=self._request.request_id)
+            await self._fail("internal_error", "The engine ended the request without an answer.")
+
+    async def _tell(self, message: Message) -> None:
+        event = cast("EngineMessage", message)
+        match event:
+            case Accepted():
+                self._lane = self._find_lane(event.dtype)
+                await self._put(translate.accepted_event(event, self._notices))
+            case Queued():
+                await self._put(translate.queued_event(event))
+            case Step():
+                self._offer_step(event)
+            case Token():
+                await self._put(translate.token_event(event))
+            case Preempted():
+                await self._put(translate.preempted_event(event))
+            case Done():
+                await self._put(
+                    translate.done_event(
+                        event,
+                        self._prediction.ttft_ms,
+                        self._prediction.itl_ms,
+                        self._steps_dropped,
+                    )
+                )
+            case Failed():
+                await self._put(translate.error_event(event))
+            case _:
+                assert_never(event)
+
+    def _offer_step(self, step: Step) -> None:
+        """Steps describe: for a reader that does not keep up they are dropped, and counted."""
+        lane = self._lane
+        prediction = None
+        if lane is not None:
+            prediction = self._predictor.predict(self._engine.info, lane.dtype, step.shapes)
+        self._prediction.add(step.shapes[step.own][2], prediction)
+        event = translate.step_event(step, prediction, lane, self._steps_dropped)
+        if not self._outbox.offer(event, self._request_id):
+            self._steps_dropped += 1
+
+    def _find_lane(self, dtype: str) -> LaneInfo | None:
+        info = self._engine.info
+        lanes = () if info is None else info.lanes
+        return next((lane for lane in lanes if lane.dtype == dtype), None)
+
+    async def _fail(self, code: str, message: str) -> None:
+        await self._put(ErrorEvent(code=code, message=message))
+
+    async def _put(self, event: ServerEvent) -> None:
+        await self._outbox.put(event, self._request_id)

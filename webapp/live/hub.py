@@ -1,0 +1,82 @@
+"""All live connections of this process: admits them, knows them, ends them at shutdown."""
+
+from __future__ import annotations
+
+import asyncio
+
+import structlog
+from starlette.datastructures import Headers
+from starlette.websockets import WebSocket
+
+from webapp.admission import deny_websocket
+from webapp.engine_document import engine_document
+from webapp.live.connection import MAX_MESSAGE_BYTES, LiveConnection
+from webapp.live.engine_port import EnginePort
+from webapp.origins import OriginPolicy
+from webapp.prediction import StepPredictor
+from webapp.schemas.live_events import HelloEvent, Limits
+from webapp.schemas.live_requests import MAX_PROMPT_CHARS, MAX_TOKENS
+from webapp.settings import Settings
+
+log = structlog.get_logger("webapp.live")
+
+INTERRUPT_GRACE_S = 1.0
+
+
+class LiveHub:
+    """Counts and bounds the open websockets."""
+
+    def __init__(self, engine: EnginePort, predictor: StepPredictor, settings: Settings) -> None:
+        self._engine = engine
+        self._predictor = predictor
+        self._settings = settings
+        self._origins = OriginPolicy(settings)
+        self._connections: set[LiveConnection] = set()
+        self.stopping = False
+
+    def __len__(self) -> int:
+        return len(self._connections)
+
+    async def serve(self, websocket: WebSocket) -> None:
+        """Runs one connection from its handshake to its end.
+
+        A page of another site gets 403, a connection beyond the limit 503; both before accepting.
+        """
+        headers = Headers(scope=websocket.scope)
+        if not self._origins.allows(headers, websocket.scope["scheme"]):
+            await self._deny(websocket, 403, "Pages of other sites may not connect.")
+            return
+        if self.stopping or len(self._connections) >= self._settings.live_connections:
+            await self._deny(websocket, 503, "The server is busy; try again later.")
+            return
+        connection = LiveConnection(
+            websocket, self._engine, self._predictor, self._settings, self._hello
+        )
+        self._connections.add(connection)
+        try:
+            await connection.run()
+        finally:
+            self._connections.discard(connection)
+
+    async def interrupt(self) -> None:
+        """Tells every running request that the server stops; called before sockets are closed."""
+        self.stopping = True
+        await asyncio.gather(
+            *(connection.interrupt(INTERRUPT_GRACE_S) for connection in list(self._connections))
+        )
+
+    def _hello(self) -> HelloEvent:
+        return HelloEvent(
+            engine=engine_document(self._engine, self._predictor),
+            limits=Limits(
+                max_message_bytes=MAX_MESSAGE_BYTES,
+                max_prompt_chars=MAX_PROMPT_CHARS,
+                max_tokens=MAX_TOKENS,
+                messages_per_s=self._settings.live_messages_per_s,
+                generations_at_once=self._settings.live_generations,
+            ),
+        )
+
+    async def _deny(self, websocket: WebSocket, status: int, detail: str) -> None:
+        log.info("live_refused", status=status)
+        await deny_websocket(websocket.scope, websocket.receive, websocket.send, status, detail)

@@ -1,0 +1,75 @@
+"""The bounded outbox of one connection: a slow reader slows its own stream, and nothing else.
+
+Every event waits for its place; step events, which only describe, may be dropped instead when the
+outbox is full. A reader that takes nothing for ``stuck_s`` seconds makes the writer raise
+``ReaderStuck``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from webapp import json_codec
+from webapp.schemas.live_events import DoneEvent, ErrorEvent, ServerEvent
+
+
+class ReaderStuck(Exception):
+    """The client has not taken any data for too long."""
+
+
+class Outbox:
+    """Events on their way to one client, in order.
+
+    ``seq`` counts the events of each request (and of the connection itself, under None) from 0.
+    The writer gives it, so what is sent has no gaps, whatever was dropped or cancelled before.
+    """
+
+    def __init__(
+        self, send: Callable[[str], Awaitable[None]], max_events: int, stuck_s: float
+    ) -> None:
+        self._send = send
+        self._queue: asyncio.Queue[tuple[ServerEvent, str | None]] = asyncio.Queue(max_events)
+        self._stuck_s = stuck_s
+        self._next_seq: dict[str | None, int] = {}
+
+    async def put(self, event: ServerEvent, request_id: str | None = None) -> None:
+        """Queues an event; waits while the outbox is full."""
+        await self._queue.put((event, request_id))
+
+    def offer(self, event: ServerEvent, request_id: str | None = None) -> bool:
+        """Queues an event if there is room, else drops it; whether it was queued."""
+        if self._queue.full():
+            return False
+        self._queue.put_nowait((event, request_id))
+        return True
+
+    async def drain(self) -> None:
+        """Waits until everything that was queued is sent."""
+        await self._queue.join()
+
+    async def run(self) -> None:
+        """Sends what is queued, for as long as the connection lives.
+
+        Raises:
+            ReaderStuck: one message could not be handed over in time.
+        """
+        while True:
+            event, request_id = await self._queue.get()
+            text = self._render(event, request_id)
+            try:
+                async with asyncio.timeout(self._stuck_s):
+                    await self._send(text)
+            except TimeoutError:
+                raise ReaderStuck from None
+            self._queue.task_done()
+
+    def _render(self, event: ServerEvent, request_id: str | None) -> str:
+        seq = self._next_seq.get(request_id, 0)
+        if request_id is not None and isinstance(event, DoneEvent | ErrorEvent):
+            self._next_seq.pop(request_id, None)  # the last event of this request
+        else:
+            self._next_seq[request_id] = seq + 1
+        document = event.model_dump()
+        kind = document.pop("type")
+        return json_codec.dumps({"type": kind, "request_id": request_id, "seq": seq, **document})

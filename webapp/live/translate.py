@@ -1,0 +1,132 @@
+"""From the worker's messages to the events of the protocol."""
+
+from __future__ import annotations
+
+import math
+
+from engine.inference.messages import (
+    Accepted,
+    Done,
+    Failed,
+    LaneInfo,
+    Preempted,
+    Queued,
+    Step,
+    Token,
+)
+from webapp.prediction import StepPrediction
+from webapp.schemas.live_events import (
+    AcceptedEvent,
+    DoneEvent,
+    ErrorEvent,
+    PreemptedEvent,
+    QueuedEvent,
+    StepEvent,
+    TokenEvent,
+    Usage,
+)
+
+
+def finite(value: float | None) -> float | None:
+    """None for what JSON cannot hold, such as the log-probability of an impossible token."""
+    return value if value is not None and math.isfinite(value) else None
+
+
+def accepted_event(message: Accepted, notices: list[str]) -> AcceptedEvent:
+    return AcceptedEvent(
+        model=message.model,
+        device=message.device,
+        dtype=message.dtype,
+        prompt_tokens=len(message.prompt_token_ids),
+        prompt_token_ids=list(message.prompt_token_ids),
+        prompt_pieces=list(message.prompt_pieces),
+        max_tokens=message.max_tokens,
+        seed=message.seed,
+        tokenize_ms=message.tokenize_ms,
+        notices=notices,
+    )
+
+
+def queued_event(message: Queued) -> QueuedEvent:
+    return QueuedEvent(position=message.position)
+
+
+def step_event(
+    message: Step,
+    prediction: StepPrediction | None,
+    lane: LaneInfo | None,
+    steps_dropped: int,
+) -> StepEvent:
+    """``flops`` and ``bytes`` are those of the whole step, that is of every request in it."""
+    predicted_s = None if prediction is None else prediction.time_s
+    return StepEvent(
+        step=message.step,
+        phase=message.phase,
+        step_phase=message.step_phase,
+        batch=message.batch,
+        tokens=message.tokens,
+        start_ms=message.start_ms,
+        time_ms=message.time_ms,
+        time=message.time_ms / 1e3,
+        stages_ms={stage: finite(ms) for stage, ms in message.stages_ms.items()},
+        predicted_ms=None if predicted_s is None else predicted_s * 1e3,
+        predicted_time=predicted_s,
+        flops=None if prediction is None else prediction.flops,
+        bytes=None if prediction is None else prediction.bytes,
+        intensity=None if prediction is None else prediction.intensity,
+        bound=None if prediction is None else prediction.bound,
+        own_kv_tokens=message.own_kv_tokens,
+        own_kv_blocks=message.own_kv_blocks,
+        kv_blocks=message.own_kv_blocks,
+        kv_bytes=None if lane is None else lane.kv_bytes_per_token * message.own_kv_tokens,
+        kv_blocks_used=message.kv_blocks_used,
+        kv_blocks_total=message.kv_blocks_total,
+        kv_block_tokens=None if lane is None else lane.kv_block_tokens,
+        running=message.running,
+        waiting=message.waiting,
+        steps_dropped=steps_dropped,
+    )
+
+
+def token_event(message: Token) -> TokenEvent:
+    return TokenEvent(
+        index=message.index,
+        id=message.id,
+        text=message.text,
+        piece=message.piece,
+        logprob=finite(message.logprob),
+        itl_ms=finite(message.itl_ms),
+        time_ms=message.time_ms,
+        detokenize_ms=message.detokenize_ms,
+    )
+
+
+def preempted_event(message: Preempted) -> PreemptedEvent:
+    return PreemptedEvent(lost_tokens=message.lost_tokens)
+
+
+def done_event(
+    message: Done,
+    predicted_ttft_ms: float | None,
+    predicted_itl_ms: float | None,
+    steps_dropped: int,
+) -> DoneEvent:
+    return DoneEvent(
+        finish_reason=message.finish_reason,
+        usage=Usage(
+            prompt_tokens=message.prompt_tokens,
+            completion_tokens=message.completion_tokens,
+            total_tokens=message.prompt_tokens + message.completion_tokens,
+        ),
+        ttft_ms=finite(message.ttft_ms),
+        predicted_ttft_ms=predicted_ttft_ms,
+        itl_ms=[ms for ms in message.itl_ms if math.isfinite(ms)],
+        predicted_itl_ms=predicted_itl_ms,
+        tail=message.tail,
+        text=message.text,
+        steps_dropped=steps_dropped,
+    )
+
+
+def error_event(message: Failed) -> ErrorEvent:
+    return ErrorEvent(code=message.code, message=message.message, field=message.field)

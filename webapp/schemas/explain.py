@@ -1,0 +1,69 @@
+"""Turns pydantic's list of errors into field errors that name the fix and repeat no input."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from webapp import json_codec
+from webapp.problems import FieldError
+
+_ORIGINS = ("body", "query", "path", "header", "cookie")
+
+# One sentence a kind; {…} are filled from pydantic's own context, which holds bounds, not input.
+_SENTENCES: Mapping[str, str] = {
+    "missing": "This field is required.",
+    "extra_forbidden": "There is no such field; remove it.",
+    "bool_type": "Send true or false.",
+    "int_type": "Send an integer without quotes.",
+    "int_from_float": "Send an integer, not a fraction.",
+    "float_type": "Send a number without quotes.",
+    "finite_number": "Send a finite number: no NaN, no Infinity.",
+    "string_type": "Send a string.",
+    "list_type": "Send an array.",
+    "dict_type": "Send an object.",
+    "model_type": "Send an object.",
+    "model_attributes_type": "Send an object as application/json.",
+    "literal_error": "Send one of: {expected}.",
+    "enum": "Send one of: {expected}.",
+    "union_tag_not_found": "Say the kind in {discriminator}.",
+    "union_tag_invalid": "Send {discriminator} as one of: {expected_tags}.",
+    "greater_than": "Send a number greater than {gt}.",
+    "greater_than_equal": "Send a number of at least {ge}.",
+    "less_than": "Send a number less than {lt}.",
+    "less_than_equal": "Send a number of at most {le}.",
+    "string_too_short": "Send at least {min_length} characters.",
+    "string_too_long": "Send at most {max_length} characters.",
+    "string_pattern_mismatch": "Send a string that matches {pattern}.",
+    "too_short": "Send at least {min_length} items.",
+    "too_long": "Send at most {max_length} items.",
+}
+# Kinds whose message is a constant written in our own validators.
+_OWN_MESSAGE = ("bad_text", "bad_combination")
+
+
+def explain_errors(details: Sequence[Mapping[str, Any]]) -> list[FieldError]:
+    """Field errors in the order of the input; the value that was sent is never looked at."""
+    return [_explain(detail) for detail in details]
+
+
+def _explain(detail: Mapping[str, Any]) -> FieldError:
+    kind = str(detail["type"])
+    location: tuple[str | int, ...] = tuple(detail["loc"])
+    if location and location[0] in _ORIGINS:
+        origin, location = str(location[0]), location[1:]
+        place = json_codec.pointer(location)
+        if origin != "body":
+            place = f"{origin}:{place.removeprefix('/')}"
+    else:
+        place = json_codec.pointer(location)
+    context: Mapping[str, Any] = detail.get("ctx") or {}
+    if kind in _OWN_MESSAGE:
+        sentence = str(detail["msg"])
+    else:
+        template = _SENTENCES.get(kind, "This value is not valid here.")
+        try:
+            sentence = template.format(**context)
+        except (KeyError, IndexError):
+            sentence = "This value is not valid here."
+    return FieldError(place, kind, sentence)

@@ -1,0 +1,140 @@
+"""What the server says over ``/ws/generate``, protocol 1 (see ``webapp/live/PROTOCOL.md``).
+
+``*_ms`` are milliseconds, ``time`` and ``predicted_time`` seconds. Without a note a number is
+measured; ``predicted_*``, ``flops``, ``bytes``, ``intensity`` and ``bound`` come from the roofline
+model and are null where this machine has not been calibrated.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from webapp.schemas.base import OutputModel
+from webapp.schemas.engine import EngineDocument
+
+PROTOCOL = 1
+
+
+class Limits(OutputModel):
+    """The bounds that this server keeps."""
+
+    max_message_bytes: int
+    max_prompt_chars: int
+    max_tokens: int
+    messages_per_s: float
+    generations_at_once: int
+
+
+class HelloEvent(OutputModel):
+    type: Literal["hello"] = "hello"
+    protocol: int = PROTOCOL
+    engine: EngineDocument
+    limits: Limits
+
+
+class PongEvent(OutputModel):
+    type: Literal["pong"] = "pong"
+
+
+class AcceptedEvent(OutputModel):
+    type: Literal["accepted"] = "accepted"
+    model: str
+    device: str
+    dtype: str
+    prompt_tokens: int
+    prompt_token_ids: list[int]
+    prompt_pieces: list[str]
+    max_tokens: int
+    seed: int
+    tokenize_ms: float
+    notices: list[str]
+
+
+class QueuedEvent(OutputModel):
+    type: Literal["queued"] = "queued"
+    position: int
+
+
+class StepEvent(OutputModel):
+    type: Literal["step"] = "step"
+    step: int
+    phase: str
+    step_phase: str
+    batch: int
+    tokens: int
+    start_ms: float
+    time_ms: float
+    time: float
+    stages_ms: dict[str, float | None]
+    predicted_ms: float | None
+    predicted_time: float | None
+    flops: float | None
+    bytes: float | None
+    intensity: float | None
+    bound: Literal["compute", "memory"] | None
+    own_kv_tokens: int
+    own_kv_blocks: int
+    kv_blocks: int
+    kv_bytes: int | None
+    kv_blocks_used: int
+    kv_blocks_total: int
+    kv_block_tokens: int | None
+    running: int
+    waiting: int
+    steps_dropped: int
+
+
+class TokenEvent(OutputModel):
+    type: Literal["token"] = "token"
+    index: int
+    id: int
+    text: str
+    piece: str
+    logprob: float | None
+    itl_ms: float | None
+    time_ms: float
+    detokenize_ms: float
+
+
+class PreemptedEvent(OutputModel):
+    type: Literal["preempted"] = "preempted"
+    lost_tokens: int
+
+
+class Usage(OutputModel):
+    prompt_tokens: int
+    completion_tokens: int
+    total_tokens: int
+
+
+class DoneEvent(OutputModel):
+    type: Literal["done"] = "done"
+    finish_reason: str
+    usage: Usage
+    ttft_ms: float | None
+    predicted_ttft_ms: float | None
+    itl_ms: list[float]
+    predicted_itl_ms: float | None
+    tail: str
+    text: str
+    steps_dropped: int
+
+
+class ErrorEvent(OutputModel):
+    type: Literal["error"] = "error"
+    code: str
+    message: str
+    field: str | None = None
+
+
+ServerEvent = (
+    HelloEvent
+    | PongEvent
+    | AcceptedEvent
+    | QueuedEvent
+    | StepEvent
+    | TokenEvent
+    | PreemptedEvent
+    | DoneEvent
+    | ErrorEvent
+)

@@ -1,0 +1,132 @@
+"""What a client may say over ``/ws/generate``, protocol 1 (see ``webapp/live/PROTOCOL.md``)."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Literal, Self
+
+from pydantic import AfterValidator, Field, model_validator
+from pydantic_core import PydanticCustomError
+
+from engine.inference.messages import ChatTurn, Generate
+from webapp.schemas.base import MAX_SAFE_INT, PlainText, StrictModel, check_bytes
+
+MAX_PROMPT_CHARS = 32_768
+MAX_PROMPT_BYTES = 61_440
+MAX_MESSAGES = 64
+MAX_TOKENS = 8_192
+MAX_TOP_K = 1_000
+MAX_STOP_STRINGS = 8
+MAX_STOP_CHARS = 64
+MAX_STOP_IDS = 16
+MAX_TOKEN_ID = 2**31 - 1
+MAX_TEMPERATURE = 5.0
+
+
+def _prompt_bytes(text: str) -> str:
+    return check_bytes(text, MAX_PROMPT_BYTES)
+
+
+REQUEST_ID = re.compile(r"[A-Za-z0-9._:-]{1,64}")
+RequestId = Annotated[str, Field(pattern=f"^{REQUEST_ID.pattern}$")]
+PromptText = Annotated[
+    PlainText,
+    Field(min_length=1, max_length=MAX_PROMPT_CHARS),
+    AfterValidator(_prompt_bytes),
+]
+StopString = Annotated[PlainText, Field(min_length=1, max_length=MAX_STOP_CHARS)]
+TokenId = Annotated[int, Field(ge=0, le=MAX_TOKEN_ID)]
+
+
+class ChatMessage(StrictModel):
+    """One turn of a conversation."""
+
+    role: Literal["system", "user", "assistant"]
+    content: PromptText
+
+
+class GenerateRequest(StrictModel):
+    """Run one prompt. Exactly one of ``prompt`` and ``messages`` is given."""
+
+    type: Literal["generate"]
+    request_id: RequestId | None = None
+    prompt: PromptText | None = None
+    messages: Annotated[list[ChatMessage], Field(min_length=1, max_length=MAX_MESSAGES)] | None = (
+        None
+    )
+    max_tokens: Annotated[int, Field(ge=1, le=MAX_TOKENS)] = 64
+    temperature: Annotated[float, Field(ge=0.0, le=MAX_TEMPERATURE)] = 0.0
+    top_k: Annotated[int, Field(ge=0, le=MAX_TOP_K)] = 0
+    top_p: Annotated[float, Field(gt=0.0, le=1.0)] = 1.0
+    min_p: Annotated[float, Field(ge=0.0, le=1.0)] = 0.0
+    seed: Annotated[int, Field(ge=0, le=MAX_SAFE_INT)] | None = None
+    stop: Annotated[list[StopString], Field(max_length=MAX_STOP_STRINGS, default_factory=list)]
+    stop_token_ids: Annotated[list[TokenId], Field(max_length=MAX_STOP_IDS, default_factory=list)]
+    dtype: Literal["auto", "float32", "bfloat16"] = "auto"
+
+    @model_validator(mode="after")
+    def _one_source(self) -> Self:
+        if (self.prompt is None) == (self.messages is None):
+            raise PydanticCustomError("bad_combination", "Send either prompt or messages.")
+        if self.messages is not None:
+            total = sum(len(message.content) for message in self.messages)
+            if total > MAX_PROMPT_CHARS:
+                raise PydanticCustomError(
+                    "bad_combination",
+                    "Send at most {limit} characters in all messages together.",
+                    {"limit": MAX_PROMPT_CHARS},
+                )
+        return self
+
+    def to_engine(self, engine_id: str, session_id: str) -> tuple[Generate, list[str]]:
+        """The engine's request, and notices about what was changed on the way.
+
+        One leading byte order mark is taken off the prompt: it is invisible, sticks to pasted
+        text and would become a token of its own.
+        """
+        notices: list[str] = []
+        prompt = self.prompt
+        if prompt is not None and len(prompt) > 1 and prompt.startswith("\ufeff"):
+            prompt = prompt[1:]
+            notices.append("byte_order_mark_removed")
+        turns: tuple[ChatTurn, ...] | None = None
+        if self.messages is not None:
+            turns = tuple(ChatTurn(turn.role, turn.content) for turn in self.messages)
+        request = Generate(
+            request_id=engine_id,
+            prompt=prompt,
+            messages=turns,
+            max_tokens=self.max_tokens,
+            temperature=self.temperature,
+            top_k=self.top_k,
+            top_p=self.top_p,
+            min_p=self.min_p,
+            seed=self.seed,
+            stop=tuple(self.stop),
+            stop_token_ids=tuple(self.stop_token_ids),
+            dtype=self.dtype,
+            session_id=session_id,
+        )
+        return request, notices
+
+
+class AbortRequest(StrictModel):
+    """Stop one running request; it ends with ``done`` and the finish reason ``abort``."""
+
+    type: Literal["abort"]
+    request_id: RequestId
+
+
+class PingRequest(StrictModel):
+    """Asks for a ``pong``; keeps proxies from closing an idle connection."""
+
+    type: Literal["ping"]
+
+
+ClientMessage = GenerateRequest | AbortRequest | PingRequest
+
+CLIENT_MESSAGES: dict[str, type[ClientMessage]] = {
+    "generate": GenerateRequest,
+    "abort": AbortRequest,
+    "ping": PingRequest,
+}
