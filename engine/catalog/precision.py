@@ -1,0 +1,115 @@
+"""Number formats, with the bits that an element really takes once scales and zeros are counted."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+from engine.errors import UnknownName
+
+Number = int | float
+"""An exact count stays an int; a count of fractional bytes is a float."""
+
+
+@dataclass(frozen=True, slots=True)
+class NumberFormat:
+    """How one number is stored.
+
+    ``element_bits`` hold the number itself; each group of ``group`` numbers shares another
+    ``group_bits`` of scales and zeros. ``arithmetic`` says that matrix units can multiply numbers
+    of this format as they are; the others are widened to 16 bits first.
+    """
+
+    name: str
+    element_bits: int
+    group: int = 1
+    group_bits: int = 0
+    arithmetic: bool = False
+    description: str = ""
+
+    @property
+    def exact_bits(self) -> Fraction:
+        """Bits an element with its share of scales and zeros, exactly."""
+        return self.element_bits + Fraction(self.group_bits, self.group)
+
+    @property
+    def bits(self) -> float:
+        """Bits an element with its share of scales and zeros: 4.5 for Q4_0, not 4."""
+        return float(self.exact_bits)
+
+    def bytes_for(self, count: Number) -> Number:
+        """Bytes that ``count`` numbers take."""
+        if isinstance(count, int):
+            return whole(count * self.exact_bits / 8)
+        return count * self.bits / 8
+
+
+def whole(value: Fraction | float) -> Number:
+    """The value as an int where it is one, so that exact counts print and compare as such."""
+    return int(value) if value == int(value) else float(value)
+
+
+_FORMATS = (
+    NumberFormat("fp32", 32, arithmetic=True, description="IEEE single precision"),
+    NumberFormat(
+        "tf32", 32, arithmetic=True, description="stored as fp32, multiplied with 10-bit mantissas"
+    ),
+    NumberFormat("bf16", 16, arithmetic=True, description="bfloat16"),
+    NumberFormat("fp16", 16, arithmetic=True, description="IEEE half precision"),
+    NumberFormat("fp8", 8, arithmetic=True, description="8-bit float, one scale a tensor"),
+    NumberFormat("int8", 8, arithmetic=True, description="8-bit integer, one scale a channel"),
+    NumberFormat("fp4", 4, arithmetic=True, description="4-bit float without scales"),
+    NumberFormat("int4", 4, arithmetic=True, description="4-bit integer without scales"),
+    NumberFormat("mxfp4", 4, 32, 8, description="4-bit floats, an 8-bit scale for 32"),
+    NumberFormat("nvfp4", 4, 16, 8, description="4-bit floats, an 8-bit scale for 16"),
+    NumberFormat("int8-g128", 8, 128, 16, description="8-bit integers, a 16-bit scale for 128"),
+    NumberFormat(
+        "int4-g128", 4, 128, 20, description="4-bit integers, 16-bit scale and 4-bit zero for 128"
+    ),
+    NumberFormat(
+        "int4-g64", 4, 64, 20, description="4-bit integers, 16-bit scale and 4-bit zero for 64"
+    ),
+    NumberFormat(
+        "int4-g32", 4, 32, 20, description="4-bit integers, 16-bit scale and 4-bit zero for 32"
+    ),
+    # GGUF blocks: 32 numbers with fp16 scales, or 256 numbers with scales of scales.
+    NumberFormat("q4_0", 4, 32, 16, description="GGUF: 18 bytes for 32"),
+    NumberFormat("q4_1", 4, 32, 32, description="GGUF: 20 bytes for 32"),
+    NumberFormat("q5_0", 5, 32, 16, description="GGUF: 22 bytes for 32"),
+    NumberFormat("q5_1", 5, 32, 32, description="GGUF: 24 bytes for 32"),
+    NumberFormat("q8_0", 8, 32, 16, description="GGUF: 34 bytes for 32"),
+    NumberFormat("q2_k", 2, 256, 160, description="GGUF: 84 bytes for 256"),
+    NumberFormat("q3_k", 3, 256, 112, description="GGUF: 110 bytes for 256"),
+    NumberFormat("q4_k", 4, 256, 128, description="GGUF: 144 bytes for 256"),
+    NumberFormat("q5_k", 5, 256, 128, description="GGUF: 176 bytes for 256"),
+    NumberFormat("q6_k", 6, 256, 144, description="GGUF: 210 bytes for 256"),
+)
+
+FORMATS: dict[str, NumberFormat] = {item.name: item for item in _FORMATS}
+
+_ALIASES = {
+    "float32": "fp32",
+    "f32": "fp32",
+    "bfloat16": "bf16",
+    "float16": "fp16",
+    "f16": "fp16",
+    "float8": "fp8",
+    "fp8_e4m3": "fp8",
+    "awq": "int4-g128",
+    "gptq": "int4-g128",
+}
+
+
+def get_format(name: str, field: str = "format") -> NumberFormat:
+    """The format of that name, in any case; torch's and GGUF's names are understood too.
+
+    Raises:
+        UnknownName: there is no such format; ``field`` names the input at fault.
+    """
+    key = name.lower()
+    found = FORMATS.get(_ALIASES.get(key, key))
+    if found is None:
+        raise UnknownName(
+            f"no number format of this name; choose one of {', '.join(FORMATS)}", field=field
+        )
+    return found
