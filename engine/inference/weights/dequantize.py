@@ -1,0 +1,101 @@
+"""From stored blocks to float32, vectorised, bit for bit what ggml's own formulas give.
+
+Legend: ``blocks_nb`` is ``[number of blocks, bytes of one block]`` in uint8.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import numpy.typing as npt
+
+from engine.errors import UnsupportedModel
+from engine.inference.weights.ggml_types import BF16, F16, F32, Q4_0, Q4_1, Q8_0, StorageType
+
+Bytes = npt.NDArray[np.uint8]
+Floats = npt.NDArray[np.float32]
+
+
+def dequantize(stored: Bytes, storage: StorageType, shape: tuple[int, ...]) -> Floats:
+    """The weights in ``stored`` as a new, writable, contiguous float32 array of ``shape``.
+
+    ``stored`` holds exactly the bytes of ``shape``. Raises ``UnsupportedModel`` where the type
+    needs the ``gguf`` package and that is not installed.
+    """
+    blocks_nb = np.ascontiguousarray(stored).reshape(-1, storage.block_bytes)
+    function = _NATIVE.get(storage.name)
+    values = function(blocks_nb) if function else _dequantize_by_package(blocks_nb, storage)
+    return values.reshape(shape)
+
+
+def _halves(column_bytes: Bytes) -> Floats:
+    """Little-endian float16 pairs of bytes as float32; one column for each pair."""
+    return np.ascontiguousarray(column_bytes).view("<f2").astype(np.float32)
+
+
+def _nibbles(packed: Bytes) -> Floats:
+    """``[n, 16]`` bytes as ``[n, 32]``: low nibbles are weights 0-15, high nibbles 16-31."""
+    values = np.empty((packed.shape[0], 2, 16), np.float32)
+    np.bitwise_and(packed, 15, out=values[:, 0], casting="unsafe")
+    np.right_shift(packed, 4, out=values[:, 1], casting="unsafe")
+    return values.reshape(-1, 32)
+
+
+def _q4_0(blocks_nb: Bytes) -> Floats:
+    """w = d · (q - 8)"""
+    values = _nibbles(blocks_nb[:, 2:])
+    values -= 8
+    values *= _halves(blocks_nb[:, :2])
+    return values
+
+
+def _q4_1(blocks_nb: Bytes) -> Floats:
+    """w = d · q + m"""
+    scales = _halves(blocks_nb[:, :4])
+    values = _nibbles(blocks_nb[:, 4:])
+    values *= scales[:, :1]
+    values += scales[:, 1:]
+    return values
+
+
+def _q8_0(blocks_nb: Bytes) -> Floats:
+    """w = d · q, q signed"""
+    values = np.empty((blocks_nb.shape[0], 32), np.float32)
+    np.multiply(blocks_nb[:, 2:].view(np.int8), _halves(blocks_nb[:, :2]), out=values)
+    return values
+
+
+def _f16(blocks_nb: Bytes) -> Floats:
+    return blocks_nb.view("<f2").astype(np.float32)
+
+
+def _bf16(blocks_nb: Bytes) -> Floats:
+    """A bfloat16 is the upper half of a float32."""
+    wide = blocks_nb.view("<u2").astype(np.uint32)
+    wide <<= 16
+    return wide.view(np.float32)
+
+
+def _f32(blocks_nb: Bytes) -> Floats:
+    return blocks_nb.view("<f4").astype(np.float32)
+
+
+_NATIVE: dict[str, Callable[[Bytes], Floats]] = {
+    Q4_0.name: _q4_0,
+    Q4_1.name: _q4_1,
+    Q8_0.name: _q8_0,
+    F16.name: _f16,
+    BF16.name: _bf16,
+    F32.name: _f32,
+}
+
+
+def _dequantize_by_package(blocks_nb: Bytes, storage: StorageType) -> Floats:
+    try:
+        from gguf import GGMLQuantizationType, quants
+    except ImportError as error:
+        raise UnsupportedModel(
+            f"weights stored as {storage.name} need the package 'gguf', which is not installed"
+        ) from error
+    return quants.dequantize(blocks_nb, GGMLQuantizationType(storage.ggml_id))
