@@ -19,6 +19,8 @@ from webapp.problems import FieldError, ProblemResponse
 from webapp.security_headers import CSP_REPORT_PATH
 
 UNSAFE_METHODS = frozenset({"POST", "PUT", "PATCH", "DELETE"})
+MAX_DISCARDED_BYTES = 64 * 1024 * 1024
+"""How much of a body that is too large is read before the connection is cut."""
 
 
 class SubPath:
@@ -83,58 +85,67 @@ class BodyRules:
         if scope["type"] != "http" or scope["method"] not in UNSAFE_METHODS:
             await self.app(scope, receive, send)
             return
+        body = await self._read(receive)
+        if body is None:
+            return  # the client left before its body was complete
+        refusal = body if isinstance(body, ProblemResponse) else self._refuse(scope, body)
+        if refusal is not None:
+            await refusal(scope, receive, send)
+        elif isinstance(body, bytes):
+            await self.app(scope, _replay(body, receive), send)
+
+    def _refuse(self, scope: Scope, body: bytes) -> ProblemResponse | None:
         headers = Headers(scope=scope)
         path = scope["path"].removeprefix(scope.get("root_path", ""))
-        is_api = path.startswith("/api/")
         # Browsers send reports with the origin of the page or "null"; they change nothing.
         if path != CSP_REPORT_PATH and not self.origins.allows(headers, scope["scheme"]):
-            refusal: ProblemResponse | None = ProblemResponse(
+            return ProblemResponse(
                 403, "origin_not_allowed", "This method is not open to pages of other sites."
             )
-        elif is_api and not _is_json(headers.get("content-type", "")):
-            refusal = ProblemResponse(
+        if not path.startswith("/api/"):
+            return None
+        if not _is_json(headers.get("content-type", "")):
+            return ProblemResponse(
                 415, "unsupported_media_type", "Send the body as application/json in UTF-8."
             )
-        else:
-            refusal = None
-        if refusal is None:
-            body = await self._read(headers, receive)
-            if body is None:
-                return  # the client left before its body was complete
-            refusal = body if isinstance(body, ProblemResponse) else None
-            if is_api and isinstance(body, bytes):
-                refusal = _check_json(body)
-            if refusal is None and isinstance(body, bytes):
-                await self.app(scope, _replay(body, receive), send)
-                return
-        if refusal is not None:
-            # What is left of the body is not worth reading: say so, and end the connection.
-            refusal.headers["connection"] = "close"
-            await refusal(scope, receive, send)
+        return _check_json(body)
 
-    async def _read(self, headers: Headers, receive: Receive) -> bytes | ProblemResponse | None:
-        too_large = ProblemResponse(
-            413, "body_too_large", f"Send at most {self.max_bytes} bytes in the body."
-        )
-        declared = headers.get("content-length", "0")
-        if len(declared) > 12 or (declared.isdecimal() and int(declared) > self.max_bytes):
-            return too_large
+    async def _read(self, receive: Receive) -> bytes | ProblemResponse | None:
+        """The body, or why there is none.
+
+        What a body has beyond the limit is read and thrown away, up to a point: a client that is
+        still sending when its connection is closed would see a reset instead of the answer.
+        """
         body = bytearray()
+        size = 0
         try:
             async with asyncio.timeout(self.timeout_s):
-                while True:
+                more = True
+                while more and size <= MAX_DISCARDED_BYTES:
                     message = await receive()
                     if message["type"] == "http.disconnect":
                         return None
-                    body += message.get("body", b"")
-                    if len(body) > self.max_bytes:
-                        return too_large
-                    if not message.get("more_body", False):
-                        return bytes(body)
+                    chunk: bytes = message.get("body", b"")
+                    size += len(chunk)
+                    if size <= self.max_bytes:
+                        body += chunk
+                    more = message.get("more_body", False)
         except TimeoutError:
+            if size <= self.max_bytes:
+                return ProblemResponse(
+                    408,
+                    "body_too_slow",
+                    f"Send the whole body within {self.timeout_s:g} seconds.",
+                    headers={"connection": "close"},
+                )
+        if size > self.max_bytes:
             return ProblemResponse(
-                408, "body_too_slow", f"Send the whole body within {self.timeout_s:g} seconds."
+                413,
+                "body_too_large",
+                f"Send at most {self.max_bytes} bytes in the body.",
+                headers={"connection": "close"},
             )
+        return bytes(body)
 
 
 async def deny_websocket(

@@ -6,12 +6,13 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
 from fastapi import APIRouter, FastAPI
+from fastapi.routing import APIRoute
 from starlette.middleware import Middleware
 from starlette.middleware.gzip import GZipMiddleware
 
 from engine.inference.supervisor import EngineClient
 from webapp.admission import AllowedHosts, BodyRules, SubPath
-from webapp.api import csp_report, health
+from webapp.api import catalog, csp_report, health, openapi
 from webapp.api import engine as engine_api
 from webapp.errors import UnexpectedErrors, install_error_handlers
 from webapp.live import routes as live_routes
@@ -53,6 +54,7 @@ def create_app(settings: Settings | None = None, engine: EnginePort | None = Non
         docs_url=None,
         redoc_url=None,
         openapi_url=None,
+        generate_unique_id_function=_operation_id,
         middleware=_middleware(settings),
     )
     predictor = StepPredictor()
@@ -71,9 +73,14 @@ def create_app(settings: Settings | None = None, engine: EnginePort | None = Non
     return app
 
 
+def _operation_id(route: APIRoute) -> str:
+    return route.name
+
+
 def _api() -> APIRouter:
     router = APIRouter()
-    router.include_router(engine_api.router)
+    for module in (engine_api, catalog, openapi):
+        router.include_router(module.router)
     return router
 
 

@@ -11,9 +11,12 @@ import time
 
 import structlog
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from structlog.tracebacks import ExceptionDictTransformer
 from structlog.typing import Processor
 
 from webapp.settings import Settings
+
+_PROBES = ("/healthz", "/readyz")
 
 access = structlog.get_logger("webapp.access")
 
@@ -35,11 +38,19 @@ def configure_logging(settings: Settings) -> None:
         wrapper_class=structlog.stdlib.BoundLogger,
         cache_logger_on_first_use=True,
     )
+    # Both renderings of a traceback leave local variables out: they hold prompts.
     renderer: list[Processor] = [structlog.stdlib.ProcessorFormatter.remove_processors_meta]
     if json_lines:
-        renderer += [structlog.processors.dict_tracebacks, structlog.processors.JSONRenderer()]
+        renderer += [
+            structlog.processors.ExceptionRenderer(ExceptionDictTransformer(show_locals=False)),
+            structlog.processors.JSONRenderer(),
+        ]
     else:
-        renderer.append(structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty()))
+        renderer.append(
+            structlog.dev.ConsoleRenderer(
+                colors=sys.stderr.isatty(), exception_formatter=structlog.dev.plain_traceback
+            )
+        )
     handler = logging.StreamHandler()
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(foreign_pre_chain=shared, processors=renderer)
@@ -75,7 +86,8 @@ class AccessLog:
         try:
             await self.app(scope, receive, watching_send)
         finally:
-            access.info(
+            write = access.debug if scope["path"].endswith(_PROBES) else access.info
+            write(
                 "request",
                 method=scope["method"],
                 path=scope["path"][:200],

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from http import HTTPStatus
 
-from starlette.responses import Response
+from starlette.responses import JSONResponse, Response
 
 from webapp import json_codec
 
@@ -32,10 +32,8 @@ class FieldError:
     detail: str
 
 
-class JsonResponse(Response):
+class JsonResponse(JSONResponse):
     """A JSON answer through the one writer."""
-
-    media_type = "application/json"
 
     def render(self, content: object) -> bytes:
         return json_codec.dumps(content).encode()
