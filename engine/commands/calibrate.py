@@ -9,6 +9,7 @@ import typer
 
 from engine.catalog.this_machine import Calibration, calibration_path
 from engine.catalog.units import bytes_label, si_label, significant
+from engine.errors import EngineError
 
 
 def calibrate(
@@ -17,12 +18,12 @@ def calibrate(
 ) -> None:
     """Measure read bandwidth and FLOP/s here, in seconds, and keep them for predictions."""
     # Imported here: torch takes a second to load, and --help should not wait for it.
-    from engine.inference.calibration import available_devices, calibrate_now
+    from engine.inference.calibration import calibrate_now
 
-    if device not in {"auto", *available_devices()}:
-        offered = ", ".join(("auto", *available_devices()))
-        raise typer.BadParameter(f"choose one of {offered}", param_hint="--device")
-    calibration = calibrate_now(device)
+    try:
+        calibration = calibrate_now(device)
+    except EngineError as error:
+        raise typer.BadParameter(error.message, param_hint="--device") from error
     typer.echo(
         json.dumps(_document(calibration), indent=2) if as_json else _for_people(calibration)
     )

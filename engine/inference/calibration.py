@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import logging
 import os
-import platform
 import statistics
 import time
 from collections.abc import Callable
@@ -28,6 +27,7 @@ from engine.catalog.this_machine import (
     state_dir,
 )
 from engine.errors import FileFormatError
+from engine.inference.device import Device, open_device
 
 log = logging.getLogger(__name__)
 
@@ -104,20 +104,20 @@ def measure_gemm(device: torch.device, number_format: str) -> Rate | None:
     return best
 
 
-def measure_machine(device: torch.device | str | None = None) -> Calibration:
+def measure_machine(device: Device) -> Calibration:
     """Measure bandwidth and GEMM rates of a device; takes a few seconds and 256 MiB or more."""
-    device = resolve_device(device)
-    bandwidth = measure_bandwidth(device)
-    gemms = {name: measure_gemm(device, name) for name in _DTYPES}
+    torch_device = device.torch_device
+    bandwidth = measure_bandwidth(torch_device)
+    gemms = {name: measure_gemm(torch_device, name) for name in _DTYPES}
     rates = {name: rate for name, rate in gemms.items() if rate is not None}
     return Calibration(
         bandwidth_bytes_per_s=bandwidth.median,
         flops_per_s={name: rate.median for name, rate in rates.items()},
-        memory_bytes=memory_bytes(device),
-        device_name=device_name(device),
-        device_kind=device.type,
+        memory_bytes=memory_bytes(torch_device),
+        device_name=device.name,
+        device_kind=device.kind,
         torch_version=torch.__version__,
-        threads=_threads(device),
+        threads=device.threads,
         date=datetime.now(UTC).isoformat(timespec="seconds"),
         spread={
             "bandwidth": bandwidth.spread,
@@ -126,30 +126,38 @@ def measure_machine(device: torch.device | str | None = None) -> Calibration:
     )
 
 
-def ensure_calibrated(device: torch.device | str | None = None) -> Calibration:
+def ensure_calibrated(device: str = "auto") -> Calibration:
     """The saved calibration if it is of this very device, torch and thread count; else measure.
 
     Of two processes that ask at once, one measures and the other takes its answer.
 
     Raises:
+        InvalidRequest, EngineUnavailable: there is no such device, see ``open_device``.
         OSError: the state folder cannot be written.
     """
-    device = resolve_device(device)
+    opened = open_device(device)
     with _calibration_lock():
         saved = _load_readable()
-        if saved is not None and describes_here(saved, device):
+        if saved is not None and describes(saved, opened):
             return saved
-        return _measure_and_save(device)
+        return _measure_and_save(opened)
 
 
-def calibrate_now(device: torch.device | str | None = None) -> Calibration:
-    """Measure and save, whatever was saved before.
-
-    Raises:
-        OSError: the state folder cannot be written.
-    """
+def calibrate_now(device: str = "auto") -> Calibration:
+    """Measure and save, whatever was saved before. Raises as ``ensure_calibrated``."""
+    opened = open_device(device)
     with _calibration_lock():
-        return _measure_and_save(resolve_device(device))
+        return _measure_and_save(opened)
+
+
+def describes(calibration: Calibration, device: Device) -> bool:
+    """Whether a calibration was made on this device, with this torch and as many threads."""
+    return (
+        calibration.device_kind,
+        calibration.device_name,
+        calibration.torch_version,
+        calibration.threads,
+    ) == (device.kind, device.name, torch.__version__, device.threads)
 
 
 def _calibration_lock() -> FileLock:
@@ -158,7 +166,7 @@ def _calibration_lock() -> FileLock:
     return FileLock(folder / "calibration.lock")
 
 
-def _measure_and_save(device: torch.device) -> Calibration:
+def _measure_and_save(device: Device) -> Calibration:
     measured = measure_machine(device)
     save_calibration(measured)
     return measured
@@ -170,40 +178,6 @@ def _load_readable() -> Calibration | None:
     except FileFormatError as error:
         log.warning("measuring this machine again: %s", error)
         return None
-
-
-def describes_here(calibration: Calibration, device: torch.device) -> bool:
-    """Whether a calibration was made on this device, with this torch and as many threads."""
-    return (
-        calibration.device_kind,
-        calibration.device_name,
-        calibration.torch_version,
-        calibration.threads,
-    ) == (device.type, device_name(device), torch.__version__, _threads(device))
-
-
-def available_devices() -> tuple[str, ...]:
-    """The kinds of device that torch sees here."""
-    return ("cpu", "cuda") if torch.cuda.is_available() else ("cpu",)
-
-
-def resolve_device(device: torch.device | str | None) -> torch.device:
-    """A device of torch; None or ``auto`` is CUDA where torch sees one, else the CPU."""
-    if device is None or device == "auto":
-        device = "cuda" if torch.cuda.is_available() else "cpu"
-    return torch.device(device)
-
-
-def device_name(device: torch.device) -> str:
-    """What the machine calls the device, such as the processor's model name."""
-    if device.type == "cuda":
-        return torch.cuda.get_device_name(device)
-    cpuinfo = Path("/proc/cpuinfo")
-    if cpuinfo.exists():
-        for line in cpuinfo.read_text(encoding="utf-8", errors="replace").splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    return platform.processor() or platform.machine()
 
 
 def memory_bytes(device: torch.device) -> int:
@@ -232,11 +206,6 @@ def _buffer_bytes(device: torch.device) -> int:
     if device.type == "cpu":
         wanted = max(wanted, _CACHES * last_level_cache_bytes())
     return min(wanted, memory_bytes(device) // 8)
-
-
-def _threads(device: torch.device) -> int:
-    """Threads that take part: a GPU runs its own, so there it is always 1 and never a mismatch."""
-    return torch.get_num_threads() if device.type == "cpu" else 1
 
 
 def _gemm(

@@ -24,6 +24,7 @@ from engine.catalog.this_machine import (
 )
 from engine.commands.calibrate import calibrate, ridge_points
 from engine.inference import calibration as subject
+from engine.inference.device import Device, open_device
 
 CPU = torch.device("cpu")
 MIB = 2**20
@@ -140,10 +141,10 @@ def some_calibration() -> Calibration:
         bandwidth_bytes_per_s=2e10,
         flops_per_s={"fp32": 1e11, "bf16": 4e11},
         memory_bytes=8 * 2**30,
-        device_name=subject.device_name(CPU),
+        device_name=open_device("cpu").name,
         device_kind="cpu",
         torch_version=torch.__version__,
-        threads=torch.get_num_threads(),
+        threads=open_device("cpu").threads,
         date="2026-01-01T00:00:00+00:00",
         spread={"bandwidth": 0.1, "fp32": 0.2, "bf16": 0.3},
     )
@@ -154,8 +155,8 @@ def measurements(monkeypatch: pytest.MonkeyPatch, state_dir: Path) -> list[str]:
     """Replaces the measuring by a fixed answer; the list grows by one each time."""
     taken: list[str] = []
 
-    def measure(device: torch.device) -> Calibration:
-        taken.append(device.type)
+    def measure(device: Device) -> Calibration:
+        taken.append(device.kind)
         time.sleep(0.05)
         return some_calibration()
 
@@ -172,7 +173,7 @@ def test_the_first_call_measures_and_the_next_ones_remember(measurements: list[s
 @pytest.mark.parametrize(
     "changed",
     [
-        {"threads": torch.get_num_threads() + 1},
+        {"threads": 1_000},
         {"torch_version": "1.0"},
         {"device_name": "another processor"},
         {"device_kind": "cuda"},
