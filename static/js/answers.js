@@ -1,0 +1,178 @@
+// The two answers: TTFT and ITL, measured, beside what was predicted, and what they are made of.
+
+import { median, setText, sum, svg } from "./dom.js";
+import { gaps, isOver, phases, predictedItl, predictedTtft, ttft } from "./run.js";
+import { laneOf, roofOf } from "./store.js";
+import { bandwidth, bytes, flops, percent, rate, significant, t, time, timeParts } from "./texts.js";
+
+const MOST_GAPS_DRAWN = 400;
+
+/** Each sentence is its own text, so languages order words as they like. */
+const write = (node, sentences) => setText(node, sentences.filter(Boolean).join(" "));
+
+function showBig(card, ms) {
+  const [value, unit] = ms === null ? ["—", ""] : timeParts(ms);
+  setText(card.querySelector("[data-value]"), value);
+  setText(card.querySelector("[data-unit]"), unit);
+}
+
+function compare(measured, predicted, roofKnown) {
+  if (predicted === null) return t(roofKnown ? "predicted.wait" : "predicted.none");
+  const value = t("predicted.value", { value: time(predicted) });
+  if (measured === null) return value;
+  const ratio = measured / predicted;
+  if (ratio >= 2) return `${value} · ${t("predicted.times", { ratio: significant(ratio) })}`;
+  const share = percent(Math.abs(ratio - 1));
+  if (Math.abs(ratio - 1) < 0.01) return `${value} · ${t("predicted.same")}`;
+  return `${value} · ${t(ratio > 1 ? "predicted.more" : "predicted.less", { share })}`;
+}
+
+/** FLOPs, bytes and seconds of some steps together; null where the cost of one is not known. */
+function total(steps) {
+  if (!steps.length || steps.some((step) => step.flops === null || step.bytes === null)) return null;
+  return {
+    flops: sum(steps.map((step) => step.flops)),
+    bytes: sum(steps.map((step) => step.bytes)),
+    seconds: sum(steps.map((step) => step.time)),
+    bound: steps[0].bound,
+  };
+}
+
+function ttftRate(run, steps) {
+  const cost = total(steps);
+  if (!cost) return "";
+  const values = { flops: flops(cost.flops), rate: rate(cost.flops / cost.seconds) };
+  const roof = roofOf(run);
+  if (!roof) return t("ttft.rateUnknown", values);
+  if (cost.bound === "memory") {
+    const reached = cost.bytes / cost.seconds;
+    return t("ttft.rateMemory", {
+      bytes: bytes(cost.bytes),
+      rate: bandwidth(reached),
+      share: percent(reached / roof.bandwidth),
+    });
+  }
+  return t("ttft.rate", { ...values, share: percent(cost.flops / cost.seconds / roof.peak) });
+}
+
+function ttftSentences(run, measured, facts) {
+  const steps = phases(run).prefill;
+  const { prompt_tokens: prompt, tokenize_ms: tokenize } = run.accepted;
+  const compute = sum(steps.map((step) => step.time_ms));
+  const wait = Math.max(0, measured - tokenize - compute);
+  const shared = steps.some((step) => step.batch > 1);
+  return [
+    t("ttft.compute", {
+      n: prompt,
+      layers: facts?.layers ?? "—",
+      steps: t("ttft.steps", { n: steps.length }),
+    }),
+    ttftRate(run, steps),
+    shared && t("ttft.mates"),
+    t("ttft.parts", { tokenize: time(tokenize), compute: time(compute), wait: time(wait) }),
+  ];
+}
+
+function paintTtft(card, { run, facts }) {
+  const measured = run ? ttft(run) : null;
+  showBig(card, measured);
+  setText(
+    card.querySelector("[data-predicted]"),
+    compare(measured, run ? predictedTtft(run) : null, !run || !run.steps.length),
+  );
+  if (measured !== null) {
+    write(card.querySelector("[data-why]"), ttftSentences(run, measured, facts));
+  } else if (run) {
+    write(card.querySelector("[data-why]"), [t("ttft.wait")]);
+  }
+}
+
+function itlSentences(run, value) {
+  const steps = phases(run).decode;
+  const batch = Math.max(...steps.map((step) => step.batch), 1);
+  const lane = laneOf(run);
+  const middle = [...steps].sort((a, b) => a.time - b.time)[steps.length >> 1];
+  const kv = lane && middle ? middle.own_kv_tokens * lane.kv_bytes_per_token : null;
+  const sentences = [];
+  if (lane && kv !== null) {
+    sentences.push(t("itl.bytes", { weights: bytes(lane.weight_bytes), kv: bytes(kv) }));
+  }
+  if (middle && middle.bytes !== null) {
+    const roof = roofOf(run);
+    const reached = middle.bytes / middle.time;
+    const values = {
+      bytes: bytes(middle.bytes),
+      time: time(middle.time_ms),
+      rate: bandwidth(reached),
+    };
+    sentences.push(
+      roof
+        ? t("itl.rate", {
+            ...values,
+            share: percent(reached / roof.bandwidth),
+            bandwidth: bandwidth(roof.bandwidth),
+          })
+        : t("itl.rateUnknown", values),
+    );
+  }
+  if (batch > 1) sentences.push(t("itl.mates", { batch }));
+  return sentences.length ? sentences : [time(value)];
+}
+
+function paintSpread(card, values, middle) {
+  const place = card.querySelector("[data-spread]");
+  place.hidden = values.length < 3;
+  if (place.hidden) return;
+  const rug = place.querySelector("svg");
+  const most = Math.max(...values);
+  const every = Math.ceil(values.length / MOST_GAPS_DRAWN);
+  const at = (value) => (value / most) * 996 + 2;
+  let lines = "";
+  for (let i = 0; i < values.length; i += every) lines += `M${at(values[i]).toFixed(1)} 4V16`;
+  const title = svg("title");
+  title.textContent = t("itl.spread.title", {
+    n: values.length,
+    max: time(most),
+    median: time(middle),
+  });
+  const x = at(middle).toFixed(1);
+  rug.replaceChildren(
+    title,
+    svg("path", { class: "rug-line", d: "M0 10H1000" }),
+    svg("path", { class: "rug-gaps", d: lines }),
+    svg("path", { class: "rug-median", d: `M${x} 0V20` }),
+  );
+  setText(
+    place.querySelector("[data-spread-text]"),
+    t("itl.spread", { min: time(Math.min(...values)), max: time(most) }),
+  );
+}
+
+function paintItl(card, { run }) {
+  const values = run ? gaps(run) : [];
+  const middle = median(values);
+  showBig(card, middle);
+  setText(
+    card.querySelector("[data-caption]"),
+    middle === null ? "" : `, ${t("itl.caption", { n: values.length })}`,
+  );
+  setText(
+    card.querySelector("[data-predicted]"),
+    compare(middle, run ? predictedItl(run) : null, !run || phases(run).decode.length === 0),
+  );
+  paintSpread(card, values, middle);
+  if (middle !== null) write(card.querySelector("[data-why]"), itlSentences(run, middle));
+  else if (run) {
+    const single = isOver(run) && run.tokens.length === 1;
+    write(card.querySelector("[data-why]"), [t(single ? "itl.one" : "itl.wait")]);
+  }
+}
+
+export function mountAnswers() {
+  const start = document.getElementById("ttft");
+  const stream = document.getElementById("itl");
+  return (store) => {
+    paintTtft(start, store);
+    paintItl(stream, store);
+  };
+}

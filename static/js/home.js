@@ -1,0 +1,144 @@
+// The first page: joins the form, the websocket and the widgets.
+
+import { blame, checkForm, hasPrompt, mountAsk, offerChat, readRequest } from "./ask.js";
+import { mountAnswers } from "./answers.js";
+import { mountCache } from "./cache.js";
+import { mountElsewhere } from "./elsewhere.js";
+import { mountRoofline } from "./roofline.js";
+import { isOver, newRun, take } from "./run.js";
+import { Socket } from "./socket.js";
+import { mountStatus, say } from "./status.js";
+import { changed, onPaint, store } from "./store.js";
+import { mountStrip } from "./strip.js";
+import { mountTable } from "./table.js";
+import { t } from "./texts.js";
+import { mountText } from "./text.js";
+import { mountTheme } from "./theme-button.js";
+import { mountWay } from "./way.js";
+
+const root = document.getElementById("run");
+const PENDING_MS = 5000;
+let pending = null; // a run that waits for the connection; sent once or not at all
+
+const socket = new Socket(document.getElementById("ask").dataset.socket, {
+  open() {
+    if (pending) dispatch();
+  },
+  event(event) {
+    const run = store.run;
+    if (event.type === "hello") return announceEngine(event.engine);
+    if (event.type === "pong" || !run) return;
+    // An error without an id is about a message that could not be read: here, the one just sent.
+    const mine =
+      event.request_id === run.id ||
+      (event.type === "error" && !event.request_id && run.status === "sending");
+    if (!mine || isOver(run)) return;
+    take(run, event);
+    if (event.type === "error") failed(event);
+    changed();
+  },
+  lost(final) {
+    if (final) fail("refused");
+    else if (store.run && !isOver(store.run) && !pending) fail("connection");
+    changed();
+  },
+});
+
+function announceEngine(engine) {
+  const ready = document.getElementById("engine").dataset.ready === "yes";
+  if (ready !== (engine.state === "ready")) htmx.trigger(document.body, "engine-changed");
+}
+
+function failed(error) {
+  if (error.code.startsWith("engine_")) htmx.trigger(document.body, "engine-changed");
+  if (error.field) blame(error.field);
+}
+
+/** Ends the run on the page with a failure of our own. */
+function fail(code) {
+  const run = store.run;
+  pending = null;
+  if (!run || isOver(run)) return;
+  take(run, { type: "error", code, message: "" });
+}
+
+function run() {
+  if (store.run && !isOver(store.run)) return;
+  if (!hasPrompt()) {
+    status.problem(t("error.empty"));
+    document.getElementById("prompt").focus();
+    return;
+  }
+  if (!checkForm()) return;
+  store.run = newRun(readRequest());
+  store.selected = null;
+  pending = store.run;
+  if (socket.ready) {
+    dispatch();
+  } else {
+    socket.open();
+    const waiting = pending;
+    setTimeout(() => {
+      if (pending === waiting) fail("connection");
+      changed();
+    }, PENDING_MS);
+  }
+  say(t("say.start"));
+  changed();
+}
+
+function dispatch() {
+  const next = pending;
+  pending = null;
+  next.sentAt = performance.now();
+  socket.send(next.request);
+}
+
+function stop() {
+  const current = store.run;
+  if (!current || isOver(current) || current.stopping) return;
+  current.stopping = true;
+  if (pending === current || !socket.send({ type: "abort", request_id: current.id })) {
+    fail("connection");
+  }
+  changed();
+}
+
+/** Reads the engine's facts from its fragment, and tells the other fragments once it is ready. */
+function readEngine() {
+  const { engine, ready } = document.getElementById("engine").dataset;
+  const was = store.engineReady;
+  store.facts = JSON.parse(engine) ?? store.facts;
+  store.engineReady = ready === "yes";
+  if (store.facts) offerChat(store.facts.chat);
+  if (was !== undefined && was !== store.engineReady) {
+    say(t(store.engineReady ? "say.ready" : "say.notReady"));
+    if (store.engineReady) htmx.trigger(document.body, "engine-ready");
+  }
+  changed();
+}
+
+const status = mountStatus();
+mountTheme();
+mountAsk({ run, stop });
+onPaint(status.paint);
+onPaint(({ run: current }) => {
+  root.dataset.state = current?.status ?? "idle";
+});
+for (const mount of [
+  mountWay,
+  mountAnswers,
+  mountStrip,
+  mountText,
+  mountCache,
+  mountRoofline,
+  mountTable,
+  mountElsewhere,
+]) {
+  onPaint(mount());
+}
+document.body.addEventListener("htmx:afterSettle", ({ target }) => {
+  if (target.id === "engine") readEngine();
+});
+readEngine();
+socket.open();

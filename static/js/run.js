@@ -1,0 +1,99 @@
+// What is known about one run. Events of the protocol go in, nothing else; widgets only read.
+
+import { median, sum } from "./dom.js";
+
+/** A run that was asked for. `status`: sending, waiting, prefill, decode, done, failed. */
+export function newRun(request) {
+  return {
+    id: request.request_id,
+    request,
+    status: "sending",
+    stopping: false,
+    sentAt: performance.now(),
+    position: null,
+    accepted: null,
+    steps: [],
+    tokens: [],
+    preempted: 0,
+    dropped: 0,
+    done: null,
+    error: null,
+  };
+}
+
+export const isOver = (run) => run.status === "done" || run.status === "failed";
+
+/** Takes in one event of this run. */
+export function take(run, event) {
+  if (isOver(run)) return;
+  TAKE[event.type]?.(run, event);
+}
+
+const TAKE = {
+  accepted(run, event) {
+    run.accepted = event;
+    run.status = "waiting";
+  },
+  queued(run, event) {
+    run.position = event.position;
+  },
+  step(run, event) {
+    run.steps.push(event);
+    run.dropped = event.steps_dropped;
+    run.status = run.tokens.length ? "decode" : "prefill";
+  },
+  token(run, event) {
+    const step = run.steps.length - 1;
+    run.tokens.push({ ...event, step });
+    if (step >= 0) run.steps[step].token = run.tokens.length - 1;
+    run.status = "decode";
+  },
+  preempted(run, event) {
+    run.preempted += event.lost_tokens;
+  },
+  done(run, event) {
+    run.done = event;
+    run.dropped = event.steps_dropped;
+    run.status = "done";
+  },
+  error(run, event) {
+    run.error = event;
+    run.status = "failed";
+  },
+};
+
+/** Steps up to the first token, and the steps after it. */
+export function phases(run) {
+  const first = run.tokens.length ? run.tokens[0].step : -1;
+  const end = first >= 0 ? first + 1 : run.steps.findIndex((step) => step.phase === "decode");
+  const cut = end < 0 ? run.steps.length : end;
+  return { prefill: run.steps.slice(0, cut), decode: run.steps.slice(cut) };
+}
+
+/** Time to first token in ms: the first token's time, or what the last event says. */
+export const ttft = (run) => run.done?.ttft_ms ?? run.tokens[0]?.time_ms ?? null;
+
+/** All gaps between tokens in ms. */
+export const gaps = (run) =>
+  run.tokens.map((token) => token.itl_ms).filter((value) => value !== null);
+
+/** Predicted TTFT in ms: the steps up to the first token; null where a part is unknown. */
+export function predictedTtft(run) {
+  if (run.done?.predicted_ttft_ms) return run.done.predicted_ttft_ms;
+  const steps = phases(run).prefill;
+  if (!steps.length || steps.some((step) => step.predicted_ms === null)) return null;
+  return sum(steps.map((step) => step.predicted_ms));
+}
+
+/** Predicted ITL in ms: the median decode step, so that it stands beside a median. */
+export function predictedItl(run) {
+  const steps = phases(run).decode.filter((step) => step.predicted_ms !== null);
+  return median(steps.map((step) => step.predicted_ms));
+}
+
+/** Prompt tokens that are in the cache, and answer tokens that are. */
+export function cached(run) {
+  const total = run.steps.at(-1)?.own_kv_tokens ?? 0;
+  const prompt = Math.min(total, run.accepted?.prompt_tokens ?? 0);
+  return { prompt, answer: total - prompt, total };
+}

@@ -1,0 +1,80 @@
+// Texts in the reader's language, sent by the server as JSON in a data attribute.
+
+const all = JSON.parse(document.getElementById("texts").dataset.texts);
+const language = document.documentElement.lang;
+const plural = new Intl.PluralRules(language);
+
+/** The text of `key` with `{name}` filled in. Plural texts choose their form by `n`. */
+export function t(key, values = {}) {
+  let text = all[key];
+  if (text === undefined) throw new Error(`no text named ${key}`);
+  if (Array.isArray(text)) text = text[plural.select(values.n) === "one" ? 0 : 1];
+  return text.replace(/\{(\w+)\}/g, (_, name) => {
+    const value = values[name];
+    return typeof value === "number" ? whole(value) : String(value);
+  });
+}
+
+/** Whether there is a text of that name. */
+export const has = (key) => all[key] !== undefined;
+
+const integers = new Intl.NumberFormat(language, { maximumFractionDigits: 0 });
+
+/** An integer with its thousands grouped. */
+export const whole = (value) => integers.format(value);
+
+const formats = new Map();
+
+function fixed(value, digits) {
+  if (!formats.has(digits)) {
+    const options = { minimumFractionDigits: digits, maximumFractionDigits: digits };
+    formats.set(digits, new Intl.NumberFormat(language, options));
+  }
+  return formats.get(digits).format(value);
+}
+
+/** Three significant digits, two below one, without an exponent. */
+export function significant(value) {
+  if (value === 0) return "0";
+  const magnitude = Math.floor(Math.log10(Math.abs(value)));
+  return fixed(value, Math.min(4, Math.max(0, (magnitude < 0 ? 1 : 2) - magnitude)));
+}
+
+/** Milliseconds as [value, unit]: 0.042 ms, 9.81 ms, 312 ms, 12.3 s. */
+export function timeParts(ms) {
+  return ms >= 10000 ? [significant(ms / 1000), "s"] : [significant(ms), "ms"];
+}
+
+const join = ([value, unit]) => `${value}\u00a0${unit}`;
+
+/** Milliseconds as one text. */
+export const time = (ms) => join(timeParts(ms));
+
+const PREFIXES = ["", "k", "M", "G", "T", "P", "E"];
+
+function scaled(value, unit) {
+  const step = value > 0 ? Math.min(6, Math.max(0, Math.floor(Math.log10(value) / 3))) : 0;
+  return join([significant(value / 1000 ** step), PREFIXES[step] + unit]);
+}
+
+export const bytes = (value) => scaled(value, "B");
+export const flops = (value) => scaled(value, "FLOP");
+export const rate = (value) => scaled(value, "FLOP/s");
+export const bandwidth = (value) => scaled(value, "B/s");
+
+/** A share of one as a percentage. */
+export const percent = (value) => {
+  const p = value * 100;
+  if (p > 0 && p < 0.1) return "<\u202f0.1%";
+  return `${p < 10 ? significant(Number(p.toPrecision(2))) : whole(p)}%`;
+};
+
+const SEGMENTER = typeof Intl.Segmenter === "function" ? new Intl.Segmenter(language) : null;
+
+/** How many characters a reader would count. */
+export const characters = (text) =>
+  SEGMENTER ? [...SEGMENTER.segment(text)].length : [...text].length;
+
+/** A token's text with its spaces and line ends made visible. */
+export const visible = (piece) =>
+  piece.replaceAll(" ", "·").replaceAll("\n", "↵").replaceAll("\t", "⇥");

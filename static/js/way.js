@@ -1,0 +1,267 @@
+// The way of the prompt: five stages with their measured times; one at a time unfolds in place.
+
+import { el, median, setText, sum } from "./dom.js";
+import { phases } from "./run.js";
+import { laneOf } from "./store.js";
+import { probability } from "./text.js";
+import {
+  bandwidth,
+  bytes,
+  characters,
+  flops,
+  percent,
+  rate,
+  significant,
+  t,
+  time,
+  visible,
+  whole,
+} from "./texts.js";
+
+const FIRST_CHIPS = 80;
+const ELEMENT_BYTES = { float32: 4, bfloat16: 2 };
+const STAGES = ["tokens", "vectors", "layers", "choices", "token"];
+const button = (stage) => document.getElementById(`stage-${stage}`);
+const panel = (stage) => document.getElementById(`panel-${stage}`);
+
+/** Measured ms of one part of the prefill's steps; null where the engine did not time it. */
+function stageMs(run, ...names) {
+  const steps = run.tokens.length ? phases(run).prefill : [];
+  const values = steps.flatMap((step) => names.map((name) => step.stages_ms[name] ?? null));
+  return values.length && !values.includes(null) ? sum(values) : null;
+}
+
+function times(run) {
+  return {
+    tokens: run.accepted?.tokenize_ms ?? null,
+    vectors: stageMs(run, "embed"),
+    layers: stageMs(run, "layers"),
+    choices: stageMs(run, "logits", "sample"),
+    token: run.tokens[0]?.detokenize_ms ?? null,
+  };
+}
+
+function counts(run, facts) {
+  const n = run.accepted ? whole(run.accepted.prompt_tokens) : "n";
+  return {
+    tokens: n,
+    vectors: `${n} × ${facts ? whole(facts.hidden) : "—"}`,
+    layers: facts ? whole(facts.layers) : "—",
+    choices: facts ? whole(facts.vocabulary) : "—",
+    token: run.tokens.length ? visible(run.tokens[0].piece) || "1" : "1",
+  };
+}
+
+const line = (text, className = "fact") => el("p", className, text);
+
+function tokenChips(run) {
+  const list = el("ol", "pieces");
+  const { prompt_pieces: pieces, prompt_token_ids: ids } = run.accepted;
+  const add = (from, to) => {
+    for (let i = from; i < Math.min(to, ids.length); i += 1) {
+      const item = el("li", "piece-chip");
+      item.append(el("span", "piece", visible(pieces[i]) || "▫"), el("span", "id", String(ids[i])));
+      list.append(item);
+    }
+  };
+  add(0, FIRST_CHIPS);
+  const rest = ids.length - FIRST_CHIPS;
+  if (rest <= 0) return [list];
+  const more = el("button", "link", t("way.tokens.more", { n: rest }));
+  more.type = "button";
+  more.addEventListener("click", () => {
+    add(FIRST_CHIPS, ids.length);
+    more.remove();
+  });
+  return [list, more];
+}
+
+function costTable(run) {
+  const { prefill, decode } = phases(run);
+  const middle = [...decode].sort((a, b) => a.time - b.time)[decode.length >> 1];
+  const columns = [
+    [t("way.layers.prefill"), prefill],
+    [t("way.layers.decode"), middle ? [middle] : []],
+  ];
+  const known = (steps) => steps.length > 0 && steps.every((step) => step.flops !== null);
+  const add = (steps, name) => sum(steps.map((step) => step[name]));
+  const layersMs = (steps) => {
+    const values = steps.map((step) => step.stages_ms.layers ?? null);
+    return values.length && !values.includes(null) ? time(sum(values)) : "—";
+  };
+  const rows = [
+    [t("way.layers.tokens"), (s) => (s.length ? whole(add(s, "tokens")) : "—")],
+    [t("way.layers.flops"), (s) => (known(s) ? flops(add(s, "flops")) : "—")],
+    [t("way.layers.bytes"), (s) => (known(s) ? bytes(add(s, "bytes")) : "—")],
+    [
+      t("way.layers.intensity"),
+      (s) => (known(s) ? significant(add(s, "flops") / add(s, "bytes")) : "—"),
+    ],
+    [t("way.layers.time"), (s) => (s.length ? time(add(s, "time_ms")) : "—")],
+    [t("way.layers.layersTime"), layersMs],
+    ["FLOP/s", (s) => (known(s) ? rate(add(s, "flops") / add(s, "time")) : "—")],
+    ["byte/s", (s) => (known(s) ? bandwidth(add(s, "bytes") / add(s, "time")) : "—")],
+  ];
+  const table = el("table", "cost");
+  const head = el("tr");
+  head.append(el("td"));
+  columns.forEach(([name], i) => {
+    const cell = el("th", i ? "cool" : "warm", name);
+    cell.scope = "col";
+    head.append(cell);
+  });
+  const body = el("tbody");
+  for (const [name, value] of rows) {
+    const row = el("tr");
+    const first = el("th", "", name);
+    first.scope = "row";
+    row.append(first, ...columns.map(([, steps]) => el("td", "", value(steps))));
+    body.append(row);
+  }
+  const top = el("thead");
+  top.append(head);
+  table.append(top, body);
+  const missing = run.steps.some((step) => step.flops === null);
+  return missing ? [table, line(t("way.noCost"), "soft")] : [table];
+}
+
+const hex = (text) =>
+  Array.from(new TextEncoder().encode(text), (byte) => byte.toString(16).padStart(2, "0")).join(" ");
+
+const DETAILS = {
+  tokens(run) {
+    if (!run.accepted) return null;
+    const { prompt, messages } = run.request;
+    const count = characters(prompt ?? messages[0].content);
+    const n = run.accepted.prompt_tokens;
+    const text = t("way.tokens.details", {
+      n,
+      characters: whole(count),
+      ratio: significant(count / n),
+    });
+    return [
+      line(messages ? `${text} ${t("way.tokens.chat")}` : text, "soft"),
+      ...tokenChips(run),
+    ];
+  },
+  vectors(run, facts) {
+    if (!run.accepted || !facts) return null;
+    const size = ELEMENT_BYTES[run.accepted.dtype];
+    const n = run.accepted.prompt_tokens;
+    return [
+      line(
+        t("way.vectors.shape", {
+          n,
+          hidden: facts.hidden,
+          size,
+          bytes: bytes(n * facts.hidden * size),
+        }),
+      ),
+      line(
+        t("way.vectors.table", {
+          vocabulary: facts.vocabulary,
+          tableBytes: bytes(facts.vocabulary * facts.hidden * size),
+          dtype: run.accepted.dtype,
+        }),
+        "soft",
+      ),
+    ];
+  },
+  layers(run, facts) {
+    if (!run.steps.length || !facts) return null;
+    const makeup = t("way.layers.makeup", {
+      layers: facts.layers,
+      heads: facts.heads,
+      kvHeads: facts.kv_heads,
+      dim: facts.head_dim,
+      ffn: facts.intermediate,
+    });
+    return [line(makeup, "soft"), ...costTable(run)];
+  },
+  choices(run, facts) {
+    const [token] = run.tokens;
+    if (!token || !facts) return null;
+    const p = probability(token);
+    const logits = stageMs(run, "logits");
+    const sample = stageMs(run, "sample");
+    const spent = { logits: logits === null ? "—" : time(logits), sample: sample === null ? "—" : time(sample) };
+    return [
+      line(
+        t("way.choices.picked", {
+          vocabulary: facts.vocabulary,
+          piece: visible(token.piece),
+          id: String(token.id),
+        }),
+      ),
+      line(t("way.choices.probability", { p: p === null ? "—" : percent(p) }), "fact"),
+      line(t("way.choices.time", spent), "soft"),
+    ];
+  },
+  token(run) {
+    const token = run.tokens.find((candidate) => candidate.text);
+    if (!token) return null;
+    const silent = run.tokens.filter((candidate) => !candidate.text).length;
+    return [
+      line(
+        t("way.token.bytes", {
+          id: String(token.id),
+          bytes: hex(token.text),
+          text: visible(token.text),
+        }),
+      ),
+      line(silent ? t("way.token.partial", { n: silent }) : t("way.token.whole"), "soft"),
+    ];
+  },
+};
+
+/** What a panel shows depends on these; it is rebuilt only when one of them changed. */
+const version = (run) =>
+  [run.id, Boolean(run.accepted), Math.min(run.tokens.length, 2), run.done ? "done" : ""].join();
+
+export function mountWay() {
+  const way = document.querySelector(".way");
+  let open = null;
+  const built = {};
+
+  function show(stage) {
+    open = open === stage ? null : stage;
+    way.classList.toggle("unfolded", open !== null);
+    for (const name of STAGES) {
+      button(name).setAttribute("aria-expanded", String(name === open));
+      panel(name).hidden = name !== open;
+    }
+  }
+
+  function paintPanel(stage, run, facts) {
+    const key = run ? version(run) : "none";
+    if (built[stage] === key) return;
+    built[stage] = key;
+    const place = panel(stage).querySelector("[data-facts]");
+    place.replaceChildren(...((run && DETAILS[stage](run, facts)) || [line(t("way.wait"), "soft")]));
+  }
+
+  let current = { run: null, facts: null };
+  for (const stage of STAGES) {
+    button(stage).addEventListener("click", () => {
+      show(stage);
+      if (open) paintPanel(open, current.run, current.facts);
+    });
+  }
+
+  return ({ run, facts }) => {
+    current = { run, facts };
+    if (open) paintPanel(open, run, facts);
+    if (!run) return;
+    const spent = times(run);
+    const shown = counts(run, facts);
+    const most = Math.max(...Object.values(spent).map((value) => value ?? 0));
+    for (const stage of STAGES) {
+      const place = button(stage);
+      setText(place.querySelector("[data-count]"), shown[stage]);
+      const value = spent[stage];
+      setText(place.querySelector("[data-time]"), value === null ? "—" : time(value));
+      const share = most && value ? `${(value / most) * 100}%` : "0";
+      place.querySelector("[data-share]").style.width = share;
+    }
+  };
+}

@@ -1,0 +1,96 @@
+"""What the page says about the engine: its state in words, and facts for the scripts."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+
+from engine.inference.messages import EngineInfo
+from webapp.live.engine_port import READY, EnginePort
+
+
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """A dtype on offer, with the bytes that its weights and one token of its KV cache take."""
+
+    dtype: str
+    weight_bytes: int
+    kv_bytes_per_token: int
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """The running model in numbers, as ``data-engine`` for the scripts and for the templates."""
+
+    model_name: str
+    device: str
+    device_name: str
+    layers: int
+    hidden: int
+    heads: int
+    kv_heads: int
+    head_dim: int
+    intermediate: int
+    vocabulary: int
+    max_context: int
+    random_weights: bool
+    source_format: str
+    chat: bool
+    default_dtype: str
+    lanes: tuple[Lane, ...]
+
+    def document(self) -> dict[str, object]:
+        """These facts as JSON-ready values."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class EngineView:
+    """State of the engine. ``mark`` changes whenever what the page shows about it changes."""
+
+    state: str
+    restarts: int
+    facts: Facts | None
+
+    @property
+    def ready(self) -> bool:
+        return self.state == READY and self.facts is not None
+
+    @property
+    def mark(self) -> str:
+        return f"{self.state}-{self.restarts}-{'known' if self.facts else 'unknown'}"
+
+
+def _integer(info: EngineInfo, name: str) -> int:
+    value = info.model[name]
+    if not isinstance(value, int):
+        raise TypeError(f"the engine's {name} is not an integer")
+    return value
+
+
+def _facts(info: EngineInfo) -> Facts:
+    return Facts(
+        model_name=info.model_name,
+        device=info.device,
+        device_name=info.device_name,
+        layers=_integer(info, "num_layers"),
+        hidden=_integer(info, "hidden_size"),
+        heads=_integer(info, "num_attention_heads"),
+        kv_heads=_integer(info, "num_kv_heads"),
+        head_dim=_integer(info, "head_dim"),
+        intermediate=_integer(info, "intermediate_size"),
+        vocabulary=_integer(info, "vocab_size"),
+        max_context=info.max_context,
+        random_weights=info.random_weights,
+        source_format=info.source_format,
+        chat=info.has_chat_template,
+        default_dtype=info.default_dtype,
+        lanes=tuple(
+            Lane(lane.dtype, lane.weight_bytes, lane.kv_bytes_per_token) for lane in info.lanes
+        ),
+    )
+
+
+def engine_view(engine: EnginePort) -> EngineView:
+    """The view of ``engine`` as it is now."""
+    info = engine.info
+    return EngineView(str(engine.state), engine.restarts, None if info is None else _facts(info))

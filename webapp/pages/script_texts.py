@@ -1,0 +1,250 @@
+"""Texts that scripts put on the page. They travel as JSON in a data attribute.
+
+A single text is marked with ``_N``, one with two forms with ``_P``; ``{name}`` is filled in by
+the script. Keys are stable names, grouped by widget.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from webapp.i18n import Texts
+
+
+@dataclass(frozen=True, slots=True)
+class _Plural:
+    one: str
+    other: str
+
+
+def _N(text: str) -> str:  # noqa: N802 - a marker for extraction, as short as gettext's own
+    return text
+
+
+def _P(one: str, other: str) -> _Plural:  # noqa: N802
+    return _Plural(one, other)
+
+
+SCRIPT_TEXTS: dict[str, str | _Plural] = {
+    # words that stand alone
+    "prefill": _N("prefill"),
+    "decode": _N("decode"),
+    "mixed": _N("mixed"),
+    "measured": _N("measured"),
+    "predicted": _N("predicted"),
+    "unknown": _N("—"),
+    "times": _N("{value}×"),
+    "theme.auto": _N("Theme: auto"),
+    "theme.light": _N("Theme: light"),
+    "theme.dark": _N("Theme: dark"),
+    # the line beside Run, and what a screen reader hears
+    "status.connecting": _N("Connecting…"),
+    "status.sending": _N("Sent. Waiting for the engine to take it in…"),
+    "status.waiting": _P(
+        "Waiting: {n} prompt is before yours.", "Waiting: {n} prompts are before yours."
+    ),
+    "status.next": _N("Waiting: yours is next."),
+    "status.prefill": _P("Prefill: {n} token at once…", "Prefill: {n} tokens at once…"),
+    "status.decode": _N("Decoding: token {n} of at most {max}."),
+    "status.stopping": _N("Stopping…"),
+    "status.preempted": _P(
+        "Its cache was needed elsewhere: {n} token is being computed again.",
+        "Its cache was needed elsewhere: {n} tokens are being computed again.",
+    ),
+    "done.stop": _P(
+        "Done: the model ended its answer after {n} token.",
+        "Done: the model ended its answer after {n} tokens.",
+    ),
+    "done.length": _P(
+        "Done: cut off at your limit of {n} token.", "Done: cut off at your limit of {n} tokens."
+    ),
+    "done.abort": _P("Stopped by you after {n} token.", "Stopped by you after {n} tokens."),
+    "done.error": _P("The engine failed after {n} token.", "The engine failed after {n} tokens."),
+    "done.seed": _N("Seed {seed}, {dtype}, on {device}"),
+    "say.start": _N("Running."),
+    "say.first": _N("First token after {time}."),
+    "say.done": _N("{status} Median time between tokens: {itl}. The answer: {text}"),
+    "say.ready": _N("The engine is ready."),
+    "say.notReady": _N("The engine is not ready."),
+    # what can go wrong
+    "error.engine_restarted": _N(
+        "The engine stopped in the middle of this run and is starting again. What you see ends "
+        "where it stopped. Run it again when the engine is ready."
+    ),
+    "error.engine_unavailable": _N("The engine is not ready yet. Run it again when it is."),
+    "error.queue_full": _N("Too many prompts are waiting already. Try again in a moment."),
+    "error.never_fits": _N(
+        "Prompt and answer together are larger than the model's context of {max} tokens. Shorten "
+        "the prompt or the length."
+    ),
+    "error.too_many_requests": _N("Too many runs at once from this page. Wait for one to end."),
+    "error.connection": _N(
+        "The connection was lost, so this run ended here. It was not sent again: run it again "
+        "when you like."
+    ),
+    "error.refused": _N("The server refused the connection. Reload the page."),
+    "error.empty": _N("Write a prompt first."),
+    "error.other": _N("The server said: {message}"),
+    "notice.byte_order_mark_removed": _N("An invisible byte order mark was taken off the prompt."),
+    # the way: five stages
+    "way.tokens.details": _P(
+        "{characters} characters became {n} token: {ratio} characters a token.",
+        "{characters} characters became {n} tokens: {ratio} characters a token.",
+    ),
+    "way.tokens.chat": _N(
+        "The chat template's own markers are counted too: they tell the model who speaks."
+    ),
+    "way.tokens.more": _P("Show {n} more", "Show {n} more"),
+    "way.tokens.chip": _N("token {n}: {piece}, id {id}"),
+    "way.vectors.shape": _N("{n} × {hidden} numbers × {size} bytes = {bytes}"),
+    "way.vectors.table": _N(
+        "picked from a table of {vocabulary} rows, {tableBytes} in {dtype}; 0 FLOPs"
+    ),
+    "way.layers.makeup": _N(
+        "{layers} layers, each with {heads} query heads and {kvHeads} key-value heads of {dim} "
+        "numbers, and a gated feed-forward network {ffn} wide."
+    ),
+    "way.layers.prefill": _N("this prefill"),
+    "way.layers.decode": _N("one decode step (median)"),
+    "way.layers.tokens": _N("tokens in the step"),
+    "way.layers.flops": _N("arithmetic"),
+    "way.layers.bytes": _N("bytes moved"),
+    "way.layers.intensity": _N("FLOP per byte"),
+    "way.layers.time": _N("time, whole step"),
+    "way.layers.layersTime": _N("of it in the layers"),
+    "way.choices.picked": _N("{vocabulary} scores, one choice: {piece}, id {id}"),
+    "way.choices.probability": _N("probability {p}, before temperature"),
+    "way.choices.time": _N(
+        "{logits} to score the last vector against the vocabulary, {sample} to choose."
+    ),
+    "way.token.bytes": _N("id {id} → {bytes} → {text}"),
+    "way.token.partial": _P(
+        "{n} token of this answer ended inside a character; its text waited for the next one.",
+        "{n} tokens of this answer ended inside a character; their text waited for the next one.",
+    ),
+    "way.token.whole": _N("Every token of this answer ended on a whole character."),
+    "way.wait": _N("Run a prompt to see its numbers here."),
+    "way.missing": _N("— : the engine did not time this part on its own."),
+    "way.noCost": _N(
+        "— : FLOPs and bytes are counted by the roofline model, which gave none for this step."
+    ),
+    # the two answers
+    "ttft.wait": _N("Run a prompt to measure it."),
+    "ttft.parts": _N("{tokenize} cutting the text, {wait} waiting, {compute} computing."),
+    "ttft.compute": _P(
+        "{n} prompt token went through {layers} layers in {steps}.",
+        "{n} prompt tokens went through {layers} layers in {steps}.",
+    ),
+    "ttft.steps": _P("one step", "{n} steps"),
+    "ttft.rate": _N(
+        "That is {flops} at {rate}, {share} of what this machine's arithmetic was measured to "
+        "reach."
+    ),
+    "ttft.rateMemory": _N(
+        "So short a prompt is still memory-bound: {bytes} moved at {rate}, {share} of this "
+        "machine's measured bandwidth."
+    ),
+    "ttft.rateUnknown": _N("That is {flops} at {rate}."),
+    "ttft.waited": _N("It waited {wait} for others before its first step."),
+    "ttft.mates": _N("Its prefill shared a step with other prompts."),
+    "itl.wait": _N("Measured from the second token on."),
+    "itl.one": _N("One token has no gap to the next: ask for a longer answer."),
+    "itl.caption": _P("median of {n} gap", "median of {n} gaps"),
+    "itl.caption.mean": _N("mean {mean} (TPOT)"),
+    "itl.bytes": _N(
+        "Each step reads all {weights} of weights again, and {kv} of KV cache, for one token of "
+        "each prompt in the batch."
+    ),
+    "itl.rate": _N("{bytes} in {time} is {rate}: {share} of this machine's measured {bandwidth}."),
+    "itl.rateUnknown": _N("{bytes} in {time} is {rate}."),
+    "itl.mates": _N("{batch} prompts shared each step: the weights were read once for all."),
+    "itl.spread": _N("fastest {min} · slowest {max}"),
+    "itl.spread.title": _N(
+        "All {n} gaps between tokens on a line from 0 to {max}; the median is {median}."
+    ),
+    "predicted.value": _N("predicted {value}"),
+    "predicted.wait": _N("predicted —"),
+    "predicted.more": _N("measured is {share} more"),
+    "predicted.less": _N("measured is {share} less"),
+    "predicted.times": _N("measured is {ratio} times that"),
+    "predicted.same": _N("measured is the same within 1%"),
+    "predicted.none": _N("predicted — : this machine has not been measured"),
+    # the strip
+    "strip.prefill": _P(
+        "prefill · {n} token at once · {time}", "prefill · {n} tokens at once · {time}"
+    ),
+    "strip.decode": _P("{n} decode step · {time}", "{n} decode steps · {time} each (median)"),
+    "strip.waiting": _N("waiting · {time}"),
+    "strip.running": _N("running · {time}"),
+    "strip.first": _N("first token {time}"),
+    "strip.step": _N("step {n} of {total}: {phase}, {time} from {start}"),
+    "strip.step.tokens": _P("{n} token in the step", "{n} tokens in the step"),
+    "strip.step.batch": _P("one prompt", "{n} prompts"),
+    "strip.step.predicted": _N("predicted {time}"),
+    "strip.step.token": _N("gave {piece}"),
+    "strip.empty": _N("no steps yet"),
+    # others in the batch
+    "batch.alone": _N("This prompt was alone in every step."),
+    "batch.aloneNow": _N("This prompt is alone in the batch."),
+    "batch.shared": _N(
+        "{n} prompts share each step now; the weights are read once for all of them."
+    ),
+    "batch.was": _P(
+        "{n} step was shared with other prompts (up to {max} at once).",
+        "{n} steps were shared with other prompts (up to {max} at once).",
+    ),
+    "batch.waiting": _P("{n} more prompt is waiting.", "{n} more prompts are waiting."),
+    "batch.dropped": _P(
+        "{n} step is not shown: this connection was too slow for it.",
+        "{n} steps are not shown: this connection was too slow for them.",
+    ),
+    # the roofline
+    "roof.prefill": _P("prefill, {n} token", "prefill, {n} tokens"),
+    "roof.decode": _P("{n} decode step", "{n} decode steps"),
+    "roof.mark": _N("step {n}, {kind}: {intensity} FLOP/byte, {rate}"),
+    "roof.other": _N("The last run was in {dtype}; its steps are not drawn on this roof."),
+    "roof.noCost": _N(
+        "Steps cannot be placed here: the roofline model gave no FLOPs and bytes for them."
+    ),
+    "roof.below": _P(
+        "{n} step lies below the edge of the chart.", "{n} steps lie below the edge of the chart."
+    ),
+    # the answer, token by token
+    "token.card.id": _N("id"),
+    "token.card.probability": _N("probability"),
+    "token.card.itl": _N("ITL"),
+    "token.card.ttft": _N("TTFT"),
+    "token.card.step": _N("step"),
+    "token.card.batch": _N("prompts in the step"),
+    "token.card.number": _N("token {n}"),
+    "token.card.partial": _N("part of a character: its text came later"),
+    "token.card.held": _N("no text of its own"),
+    "token.check.same": _P(
+        "{n} character; the streamed pieces equal the whole decode.",
+        "{n} characters; the streamed pieces equal the whole decode.",
+    ),
+    "token.check.different": _N("The streamed pieces differ from the whole decode."),
+    "token.name": _N("{piece}, {p}"),
+    # the KV cache
+    "cache.count": _P("{n} token", "{n} tokens"),
+    "cache.blocks": _P("{n} block of {size}", "{n} blocks of {size}"),
+    "cache.pool": _N("{used} of {total} blocks in use by all prompts."),
+    "cache.sentence": _N(
+        "{prompt} tokens of the prompt and {answer} of the answer keep their keys and values: "
+        "{perToken} a token, {bytes} in all."
+    ),
+    "cache.freed": _N("The run is over: its blocks went back to the pool."),
+    "cache.cell": _N("block {n}: tokens {from} to {to}, {prompt} of the prompt, {answer} new"),
+    "cache.cell.free": _N("block {n}: not needed yet, reserved by no one"),
+    "cache.more": _P("{n} more block is not drawn.", "{n} more blocks are not drawn."),
+    # the step table
+    "table.range": _N("steps {from} to {to} of {total}"),
+}
+
+
+def script_texts(texts: Texts) -> dict[str, str | tuple[str, str]]:
+    """All script texts in one language; those with two forms as (one, other)."""
+    return {
+        key: texts.gettext(text) if isinstance(text, str) else texts.forms(text.one, text.other)
+        for key, text in SCRIPT_TEXTS.items()
+    }
