@@ -15,7 +15,7 @@ from engine.catalog.attention import (
 from engine.catalog.precision import Number, whole
 
 if TYPE_CHECKING:
-    from engine.catalog.models import ModelSpec
+    from engine.catalog.model_spec import ModelSpec
 
 _FP8_BITS = 8
 # Layouts of 8-bit latent caches, as DeepSeek's own kernels store them: the latent in fp8 with its

@@ -14,7 +14,7 @@ from engine.catalog.attention import (
 from engine.catalog.parts import QkNorm
 
 if TYPE_CHECKING:
-    from engine.catalog.models import ModelSpec
+    from engine.catalog.model_spec import ModelSpec
 
 
 @dataclass(frozen=True, slots=True)

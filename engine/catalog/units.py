@@ -58,4 +58,11 @@ def label(value: float, unit: str) -> str:
         return bytes_label(value)
     if unit in {"FLOP", "FLOP/s", "B/s"}:
         return si_label(value, unit)
+    if isinstance(value, int):
+        return f"{value:,} {unit}".rstrip()
     return f"{significant(value)} {unit}".rstrip()
+
+
+def count(number: int, noun: str) -> str:
+    """A number of things: "1 request", "64 requests"."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"

@@ -1,0 +1,233 @@
+"""The document of a simulation: every number with its unit, formula and source."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from engine.catalog.precision import NumberFormat
+from engine.catalog.units import bytes_label, count, si_label, time_label
+from engine.simulator.quantity import Document, Sources, quantity
+from engine.simulator.step_document import write_step
+
+if TYPE_CHECKING:
+    from engine.simulator.report import SimulationReport
+
+
+def write_document(report: SimulationReport) -> Document:
+    """The report as JSON values; quantities are {value, unit, kind, formula, source, label}."""
+    return _Writer(report).document()
+
+
+class _Writer:
+    """Puts a report into words and numbers."""
+
+    def __init__(self, report: SimulationReport) -> None:
+        self.report = report
+        self.model = report.cost_model.model
+        self.hardware = report.cost_model.hardware
+        self.sources = Sources.of(self.model, self.hardware)
+
+    def document(self) -> Document:
+        report = self.report
+        return {
+            "scenario": self.scenario(),
+            "model": self.model_entry(),
+            "hardware": self.hardware_entry(),
+            "formats": self.formats(),
+            "assumptions": report.assumptions,
+            **self.latencies(),
+            "memory": self.memory(),
+            "prefill": write_step(report.prefill, report.cost_model, self.sources),
+            "decode": {
+                **write_step(report.decode, report.cost_model, self.sources),
+                **self.decode_extras(),
+            },
+            **self.roofline(),
+        }
+
+    # ── what was asked, of what ──────────────────────────────────────────────────────────────
+
+    def scenario(self) -> Document:
+        asked = self.report.scenario
+        return {
+            "model": self.model.id,
+            "hardware": self.hardware.id,
+            "devices": asked.devices,
+            "weights": asked.weights,
+            "kv": asked.kv,
+            "activations": asked.activations,
+            "batch": asked.batch,
+            "prompt_tokens": asked.prompt_tokens,
+            "output_tokens": asked.output_tokens,
+        }
+
+    def model_entry(self) -> Document:
+        model = self.model
+        return {
+            "id": model.id,
+            "family": model.family,
+            "source": model.source,
+            "verified": model.verified,
+            "notes": model.notes,
+        }
+
+    def hardware_entry(self) -> Document:
+        hardware = self.hardware
+        return {
+            "id": hardware.id,
+            "name": hardware.name,
+            "kind": hardware.kind,
+            "sources": list(hardware.sources),
+            "unverified": list(hardware.unverified),
+            "notes": hardware.notes,
+        }
+
+    def formats(self) -> Document:
+        formats = self.report.cost_model.formats
+        rates = {"matmul": formats.matmul.used, "attention": formats.attention.used}
+        return {
+            "weights": _format(formats.weights),
+            "kv": _format(formats.kv),
+            "activations": _format(formats.activations),
+            "compute": rates,
+        }
+
+    # ── what came out ────────────────────────────────────────────────────────────────────────
+
+    def latencies(self) -> Document:
+        report, asked = self.report, self.report.scenario
+        gaps = asked.batch * asked.decode_steps
+        itl_formula = (
+            f"mean of {gaps:,} gaps between tokens = ({time_label(report.makespan)} - "
+            f"{time_label(report.ttft)}) / {asked.decode_steps:,} decode steps"
+            if asked.decode_steps
+            else "one output token has no gap after it"
+        )
+        tokens = asked.batch * asked.output_tokens
+        return {
+            "ttft": quantity(
+                report.ttft,
+                "s",
+                f"time from arrival to the first token = the step of {asked.batch:,} × "
+                f"{asked.prompt_tokens:,} prompt tokens = {time_label(report.prefill.time)}",
+                self.sources.loop,
+            ),
+            "itl": quantity(report.itl, "s", itl_formula, self.sources.loop),
+            "tokens_per_s": quantity(
+                report.tokens_per_s,
+                "tokens/s",
+                f"{asked.batch:,} × {asked.output_tokens:,} = {tokens:,} output tokens / "
+                f"{time_label(report.makespan)} from arrival to the last one",
+                self.sources.loop,
+            ),
+        }
+
+    def memory(self) -> Document:
+        needs, formats = self.report.memory, self.report.cost_model.formats
+        capacity = f"{needs.devices} × {bytes_label(self.hardware.memory_bytes)}"
+        bits = f"{formats.weights.bits:g} bits / 8"
+        weights = f"{self.model.num_parameters:,} parameters × {bits}"
+        replicated = " + parts kept on every device" if needs.devices > 1 else ""
+        streamed = f"{self.model.num_streamed_parameters:,} parameters × {bits}"
+        verdict = f"{bytes_label(needs.total)} {'≤' if needs.fits else '>'} {capacity}"
+        source = self.sources.structure
+        return {
+            "weights": quantity(needs.weights, "B", weights + replicated, source),
+            "kv_cache": quantity(needs.kv_cache, "B", self.kv_formula(), source),
+            "kv_bytes_per_token": quantity(
+                needs.kv_bytes_per_token,
+                "B",
+                f"2 × {self.model.num_layers} layers × {self.model.num_kv_heads} key-value heads × "
+                f"{self.model.head_dim} × {formats.kv.bits:g} bits / 8",
+                source,
+            ),
+            "activations": quantity(
+                needs.activations.bytes,
+                "B",
+                needs.activations.formula,
+                source,
+            ),
+            "total": quantity(needs.total, "B", "weights + kv_cache + activations", source),
+            "capacity": quantity(needs.capacity, "B", capacity, self.sources.hardware),
+            "fits": quantity(needs.fits, "bool", verdict, self.sources.rates),
+            "resident": quantity(needs.weights, "B", weights + replicated, source),
+            "streamed": quantity(needs.streamed, "B", streamed + replicated, source),
+            "kv_blocks": quantity(
+                needs.paged.sequences * needs.paged.blocks,
+                "blocks",
+                f"{needs.paged.sequences:,} × ⌈{needs.paged.tokens:,} / {needs.paged.block_size}⌉",
+                source,
+            ),
+            "unused_slots": quantity(
+                needs.paged.sequences * needs.paged.unused,
+                "slots",
+                f"{needs.paged.sequences:,} × ({needs.paged.allocated:,} - {needs.paged.tokens:,})",
+                source,
+            ),
+        }
+
+    def kv_formula(self) -> str:
+        needs = self.report.memory
+        paged = needs.paged
+        cores = self.report.cost_model.step.attention
+        positions = f"⌈{paged.tokens:,} / {paged.block_size}⌉ × {paged.block_size} positions"
+        parts = [
+            f"{core.kv_bytes_per_position:,} B × "
+            + (positions if core.window is None else f"at most {core.window:,} positions")
+            for core in cores
+        ]
+        devices = "" if needs.devices == 1 else f" × {needs.devices} devices"
+        return f"{count(paged.sequences, 'request')} × ({' + '.join(parts)}){devices}"
+
+    def decode_extras(self) -> Document:
+        """The context of the shown step, and the floor under it that memory alone sets."""
+        report = self.report
+        asked, needs = report.scenario, report.memory
+        context = asked.prompt_tokens + asked.shown_decode_step
+        kv_read = sum(item.operator.kv_bytes for item in report.decode.operators)
+        floor = needs.streamed / needs.devices + kv_read
+        bandwidth = report.cost_model.roofline.bandwidth
+        return {
+            "context_tokens": quantity(
+                context,
+                "tokens",
+                f"{asked.prompt_tokens:,} + {asked.shown_decode_step:,}",
+                self.sources.loop,
+            ),
+            "bandwidth_floor": quantity(
+                floor / bandwidth,
+                "s",
+                f"({needs.streamed / needs.devices:,.0f} B of weights + {kv_read:,.0f} B of KV "
+                f"cache) / {si_label(bandwidth, 'B/s')}",
+                self.sources.rates,
+            ),
+            "weights_floor": quantity(
+                needs.weights / needs.devices / bandwidth,
+                "s",
+                f"all resident weights: {needs.weights / needs.devices:,.0f} B / "
+                f"{si_label(bandwidth, 'B/s')}",
+                self.sources.rates,
+            ),
+        }
+
+    def roofline(self) -> Document:
+        model = self.report.cost_model
+        curve, rate = model.curve, model.formats.matmul
+        devices = model.group.devices
+        one = f"{devices} × {si_label(rate.flops, 'FLOP/s')} dense {rate.used}"
+        bandwidth = f"{devices} × {si_label(model.roofline.bandwidth, 'B/s')}"
+        source = self.sources.hardware
+        return {
+            "ridge_point": quantity(
+                curve.ridge_point,
+                "FLOP/B",
+                f"{si_label(rate.flops, 'FLOP/s')} / {si_label(model.roofline.bandwidth, 'B/s')}",
+                source,
+            ),
+            "peak": quantity(curve.peak, "FLOP/s", one, source),
+            "bandwidth": quantity(curve.bandwidth, "B/s", bandwidth, source),
+        }
+
+
+def _format(item: NumberFormat) -> Document:
+    return {"name": item.name, "bits": item.bits, "description": item.description}

@@ -1,0 +1,69 @@
+"""Which number formats a simulated step stores and multiplies."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from engine.catalog.device import ComputeRate, HardwareSpec
+from engine.catalog.precision import NumberFormat, get_format
+from engine.errors import InvalidRequest
+
+# Formats whose weights are usually multiplied as they are. Others are widened to bf16 on the fly.
+_SAME_ACTIVATIONS = frozenset({"fp32", "tf32", "bf16", "fp16", "fp8", "int8"})
+_WIDE = frozenset({"fp32", "tf32"})
+
+
+@dataclass(frozen=True, slots=True)
+class StepFormats:
+    """Formats of weights, KV cache and activations, and the rates that follow from the last.
+
+    ``matmul`` is the rate of products with weights, ``attention`` that of the attention core.
+    """
+
+    weights: NumberFormat
+    kv: NumberFormat
+    activations: NumberFormat
+    matmul: ComputeRate
+    attention: ComputeRate
+
+    @property
+    def stored_activations(self) -> NumberFormat:
+        """What is written to memory between operators: 16 bits even where products take 8."""
+        if self.activations.name in _WIDE:
+            return get_format("fp32")
+        return get_format("fp16" if self.activations.name == "fp16" else "bf16")
+
+
+def resolve_formats(
+    hardware: HardwareSpec, weights: str, kv: str, activations: str | None = None
+) -> StepFormats:
+    """Look the formats up and find the rate of each kind of product on the device.
+
+    Without ``activations``, 32-, 16- and 8-bit weights are multiplied in their own format and
+    all others in bf16.
+
+    Raises:
+        UnknownName: a format is unknown (field "weights", "kv" or "activations").
+        InvalidRequest: no matrix unit multiplies the activations' format.
+    """
+    weight_format = get_format(weights, "weights")
+    kv_format = get_format(kv, "kv")
+    if activations is None:
+        name = weight_format.name
+        activations = name if name in _SAME_ACTIVATIONS else "bf16"
+    activation_format = get_format(activations, "activations")
+    if not activation_format.arithmetic:
+        raise InvalidRequest(
+            "no matrix unit multiplies this format; choose fp32, bf16, fp16, fp8 or int8",
+            field="activations",
+        )
+    name = activation_format.name
+    # Scores and softmax need 16 bits: 8-bit models run their attention core in them.
+    attention = name if name in _WIDE or name == "fp16" else "bf16"
+    return StepFormats(
+        weights=weight_format,
+        kv=kv_format,
+        activations=activation_format,
+        matmul=hardware.compute_rate(name),
+        attention=hardware.compute_rate(attention),
+    )

@@ -1,0 +1,161 @@
+"""What one step costs: fast enough to price every real step while it runs.
+
+All that does not depend on the batch is computed once. Linear operators depend only on the number
+of tokens and of sampled positions, so their sum is remembered by these two; the attention cores
+are counted in closed form. ``StepCost.operators`` builds the whole list, for those who show it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from engine.catalog.device import HardwareSpec
+from engine.catalog.models import ModelSpec
+from engine.errors import InvalidRequest
+from engine.scheduling.plan import SequenceShape
+from engine.simulator.decoder_step import DecoderStep, StepShape
+from engine.simulator.formats import resolve_formats
+from engine.simulator.operators import Rows
+from engine.simulator.parallelism import TensorParallel
+from engine.simulator.roofline import Bound, PricedOperator, Roofline, RooflineCurve
+
+MAX_DEVICES = 1024
+_MAX_REMEMBERED = 8192
+
+
+@dataclass(frozen=True, slots=True)
+class StepCost:
+    """FLOPs and bytes of a step on all its devices, and its time in seconds.
+
+    ``bound`` compares the time of all arithmetic with that of all memory traffic.
+    """
+
+    flops: float
+    bytes: float
+    time: float
+    bound: Bound
+    shape: StepShape
+    _model: StepCostModel
+
+    @property
+    def intensity(self) -> float:
+        """FLOP/byte."""
+        return self.flops / self.bytes
+
+    @property
+    def operators(self) -> tuple[PricedOperator, ...]:
+        """The step operator by operator, as one device runs it."""
+        return self._model.price_operators(self.shape)
+
+
+@dataclass(frozen=True, slots=True)
+class _Linear:
+    """The linear operators of a step on one device, added up."""
+
+    flops: float
+    bytes: float
+    compute_time: float
+    memory_time: float
+    time: float
+
+
+class StepCostModel:
+    """Prices the steps of a model on a device, or on several with ideal tensor parallelism.
+
+    ``weights``, ``kv`` and ``activations`` are names of number formats; the rate of arithmetic
+    follows the activations, memory traffic each format's own bits.
+
+    Raises:
+        UnknownName, InvalidRequest: a format or the number of devices is wrong (names the field).
+        UnsupportedModel: the model has a part that is not simulated (field "model").
+    """
+
+    def __init__(
+        self,
+        model: ModelSpec,
+        hardware: HardwareSpec,
+        weights: str = "bf16",
+        kv: str = "bf16",
+        activations: str | None = None,
+        devices: int = 1,
+    ) -> None:
+        if not 1 <= devices <= MAX_DEVICES:
+            raise InvalidRequest(f"choose 1 to {MAX_DEVICES} devices", field="devices")
+        self.model = model
+        self.hardware = hardware
+        self.formats = resolve_formats(hardware, weights, kv, activations)
+        self.group = TensorParallel(devices)
+        self.step = DecoderStep(model, self.formats, self.group)
+        link = hardware.interconnect
+        self.roofline = Roofline(
+            bandwidth=hardware.bandwidth,
+            matmul=self.formats.matmul.flops,
+            attention=self.formats.attention.flops,
+            link=None if link is None else link.bandwidth,
+        )
+        self._remembered: dict[tuple[int, int], _Linear] = {}
+
+    @property
+    def curve(self) -> RooflineCurve:
+        """The roofline of all devices together, at the rate of the matrix products."""
+        devices = self.group.devices
+        return RooflineCurve(self.roofline.bandwidth * devices, self.roofline.matmul * devices)
+
+    def cost(self, shapes: Sequence[SequenceShape]) -> StepCost:
+        """The cost of one step over a batch of at least one sequence."""
+        shape = self.step.measure(shapes)
+        linear = self._linear(shape.tokens, shape.sampled)
+        roofline = self.roofline
+        flops, moved, time = linear.flops, linear.bytes, linear.time
+        compute_time, memory_time = linear.compute_time, linear.memory_time
+        for core, (pairs, positions) in zip(self.step.attention, shape.attention, strict=True):
+            core_flops = pairs * core.flops_per_pair
+            core_bytes = shape.tokens * core.activation_bytes + (
+                positions * core.kv_bytes_per_position
+            )
+            compute = core_flops / roofline.attention
+            memory = core_bytes / roofline.bandwidth
+            flops += core_flops
+            moved += core_bytes
+            compute_time += compute
+            memory_time += memory
+            time += compute if compute > memory else memory
+        devices = self.group.devices
+        bound = Bound.COMPUTE if compute_time > memory_time else Bound.MEMORY
+        return StepCost(devices * flops, devices * moved, time, bound, shape, self)
+
+    def price_operators(self, shape: StepShape) -> tuple[PricedOperator, ...]:
+        """The step operator by operator, as one device runs it: the slow way to ``cost``."""
+        return tuple(self.roofline.price(operator) for operator in self.step.operators(shape))
+
+    def _linear(self, tokens: int, sampled: int) -> _Linear:
+        found = self._remembered.get((tokens, sampled))
+        if found is None:
+            if len(self._remembered) >= _MAX_REMEMBERED:
+                self._remembered.clear()
+            found = self._sum_linear(tokens, sampled)
+            self._remembered[tokens, sampled] = found
+        return found
+
+    def _sum_linear(self, tokens: int, sampled: int) -> _Linear:
+        flops = moved = compute_time = memory_time = time = 0.0
+        roofline = self.roofline
+        for operator in self.step.linear:
+            rows = tokens if operator.rows is Rows.TOKENS else sampled
+            if rows == 0:
+                continue
+            operator_flops = rows * operator.flops
+            operator_bytes = operator.weight_bytes + rows * (
+                operator.activation_bytes + operator.kv_bytes
+            )
+            compute = operator_flops / roofline.matmul
+            memory = operator_bytes / roofline.bandwidth
+            flops += operator_flops
+            moved += operator_bytes
+            compute_time += compute
+            memory_time += memory
+            time += compute if compute > memory else memory
+            if operator.link_bytes and roofline.link:
+                time += rows * operator.link_bytes / roofline.link
+        return _Linear(flops, moved, compute_time, memory_time, time)
