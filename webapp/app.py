@@ -12,7 +12,7 @@ from starlette.middleware.gzip import GZipMiddleware
 
 from engine.inference.supervisor import EngineClient
 from webapp.admission import AllowedHosts, BodyRules, SubPath
-from webapp.api import catalog, csp_report, health, openapi
+from webapp.api import catalog, csp_report, health, openapi, simulate
 from webapp.api import engine as engine_api
 from webapp.errors import UnexpectedErrors, install_error_handlers
 from webapp.live import routes as live_routes
@@ -25,6 +25,7 @@ from webapp.prediction import StepPredictor
 from webapp.problems import JsonResponse
 from webapp.security_headers import SecurityHeaders
 from webapp.settings import Settings
+from webapp.simulations import SimulationRunner
 from webapp.static_files import VersionedStaticFiles
 
 
@@ -62,6 +63,7 @@ def create_app(settings: Settings | None = None, engine: EnginePort | None = Non
     app.state.engine = engine
     app.state.predictor = predictor
     app.state.live = LiveHub(engine, predictor, settings)
+    app.state.simulations = SimulationRunner(settings)
     app.state.csp_reports = csp_report.CspReports()
     install_error_handlers(app)
     app.include_router(health.router)
@@ -79,7 +81,7 @@ def _operation_id(route: APIRoute) -> str:
 
 def _api() -> APIRouter:
     router = APIRouter()
-    for module in (engine_api, catalog, openapi):
+    for module in (engine_api, catalog, simulate, openapi):
         router.include_router(module.router)
     return router
 

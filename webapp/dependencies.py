@@ -9,6 +9,7 @@ from fastapi import Depends, Request
 from webapp.live.engine_port import EnginePort
 from webapp.prediction import StepPredictor
 from webapp.settings import Settings
+from webapp.simulations import SimulationRunner
 
 
 def get_settings(request: Request) -> Settings:
@@ -23,6 +24,11 @@ def get_predictor(request: Request) -> StepPredictor:
     return cast(StepPredictor, request.app.state.predictor)
 
 
+def get_simulations(request: Request) -> SimulationRunner:
+    return cast(SimulationRunner, request.app.state.simulations)
+
+
 SettingsDep = Annotated[Settings, Depends(get_settings)]
 EngineDep = Annotated[EnginePort, Depends(get_engine)]
 PredictorDep = Annotated[StepPredictor, Depends(get_predictor)]
+SimulationsDep = Annotated[SimulationRunner, Depends(get_simulations)]

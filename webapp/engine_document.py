@@ -16,6 +16,6 @@ def engine_document(engine: EnginePort, predictor: StepPredictor) -> EngineDocum
         state=str(engine.state),
         reason=engine.reason,
         restarts=engine.restarts,
-        calibrated=predictor.calibrated,
+        calibrated=predictor.calibrated(info),
         info=None if info is None else EngineInfoDocument.model_validate(asdict(info)),
     )

@@ -21,7 +21,6 @@ from engine.errors import (
     EngineUnavailable,
     InvalidRequest,
     QueueFull,
-    UnknownName,
     UnsupportedModel,
 )
 from webapp import json_codec
@@ -50,8 +49,6 @@ def install_error_handlers(app: FastAPI) -> None:
 def engine_problem(error: EngineError) -> Problem:
     """The HTTP answer to an error that the engine raised on purpose."""
     errors = [_field_error(error)] if error.field else []
-    if isinstance(error, UnknownName):
-        return Problem(404 if error.field is None else 422, error.code, error.message, errors)
     if isinstance(error, QueueFull | EngineUnavailable):
         return Problem(503, error.code, error.message, errors, {"retry-after": "1"})
     if isinstance(error, InvalidRequest | UnsupportedModel | CapacityError):

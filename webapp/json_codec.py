@@ -15,6 +15,9 @@ from typing import TypeAlias, cast
 
 Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
 
+_Container: TypeAlias = "list[Json] | dict[str, Json]"
+_ALWAYS_FINE = frozenset({type(None), bool, int, float})
+
 MAX_DEPTH = 32
 MAX_INT = 2**63 - 1
 
@@ -164,11 +167,11 @@ def _too_deep(place: str) -> JsonRefused:
 def _check(root: Json) -> None:
     """Walks the document once, without recursion, and raises at the first value refused."""
     _check_scalar(root, ())
-    stack: list[tuple[Json, tuple[str | int, ...]]] = [(root, ())]
+    stack: list[tuple[_Container, tuple[str | int, ...]]] = []
+    if isinstance(root, dict | list):
+        stack.append((root, ()))
     while stack:
         container, path = stack.pop()
-        if not isinstance(container, dict | list):
-            continue
         if len(path) >= MAX_DEPTH:
             raise _too_deep(pointer(path[:8]))
         if isinstance(container, dict):
@@ -177,9 +180,16 @@ def _check(root: Json) -> None:
         else:
             members = enumerate(container)
         for key, value in members:
+            # Exact types: the parser makes no others, and this loop sees every value.
+            kind = type(value)
+            if kind in _ALWAYS_FINE:
+                continue
             if isinstance(value, dict | list):
-                stack.append((value, (*path, key)))
-            elif value is not None and not isinstance(value, bool | int | float):
+                if value:
+                    stack.append((value, (*path, key)))
+                elif len(path) + 1 >= MAX_DEPTH:
+                    raise _too_deep(pointer(path[:8]))
+            else:
                 _check_scalar(value, (*path, key))
 
 

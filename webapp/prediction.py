@@ -1,14 +1,43 @@
-"""A roofline prediction beside every real step: this model, on this machine as calibrated."""
+"""A roofline prediction beside every real step: this model, on this machine as calibrated.
+
+Nothing is predicted where nothing was measured: without a calibration, or with one of another
+device than the engine runs on, every prediction is None.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from inspect import signature
+from typing import Any
 
+import structlog
+
+from engine.catalog.models import ModelSpec
+from engine.catalog.this_machine import (
+    Calibration,
+    calibration_path,
+    load_calibration,
+    this_machine,
+)
+from engine.errors import EngineError
 from engine.inference.messages import EngineInfo
+from engine.scheduling.plan import SequenceShape
+from engine.simulator.step_cost import StepCostModel
+
+log = structlog.get_logger("webapp.prediction")
 
 Shape = tuple[int, int, bool]
+"""(prefix_tokens, new_tokens, samples), as the worker tells it."""
+
+NUMBER_FORMATS = {"float32": "fp32", "bfloat16": "bf16", "float16": "fp16"}
+"""The engine's names of dtypes, and the catalogue's."""
+
+_CHECK_EVERY_S = 1.0
+_REMEMBERED_STEPS = 512
+_DENSE_FIELDS = frozenset(signature(ModelSpec.dense).parameters)
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,20 +48,90 @@ class StepPrediction:
     flops: float
     bytes: float
     intensity: float
-    bound: Literal["compute", "memory"]
+    bound: str
 
 
 class StepPredictor:
-    """Predicts steps of the running engine; None wherever nothing can be known."""
+    """Predicts steps of the running engine.
 
-    @property
-    def calibrated(self) -> bool:
-        return False
+    A calibration that appears or changes while the server runs is taken up within a second. Steps
+    are remembered by their shapes, so the requests of one batch share the work.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._next_check = clock()
+        self._stamp: tuple[int, int, int] | None = None
+        self._calibration: Calibration | None = None
+        self._info: EngineInfo | None = None
+        self._models: dict[str, StepCostModel | None] = {}
+        self._steps: OrderedDict[tuple[str, tuple[Shape, ...]], StepPrediction] = OrderedDict()
+
+    def calibrated(self, info: EngineInfo | None) -> bool:
+        """Whether steps of this engine can be predicted."""
+        self._refresh(info)
+        return info is not None and self._model(info.default_dtype) is not None
 
     def predict(
         self, info: EngineInfo | None, dtype: str, shapes: Sequence[Shape]
     ) -> StepPrediction | None:
-        return None
+        """The prediction for one step in which sequences of these shapes took part."""
+        self._refresh(info)
+        model = self._model(dtype)
+        if model is None or not shapes:
+            return None
+        key = (dtype, tuple(shapes))
+        known = self._steps.get(key)
+        if known is not None:
+            self._steps.move_to_end(key)
+            return known
+        cost = model.cost([SequenceShape(*shape) for shape in shapes])
+        prediction = StepPrediction(
+            cost.time, cost.flops, cost.bytes, cost.intensity, cost.bound.value
+        )
+        self._steps[key] = prediction
+        if len(self._steps) > _REMEMBERED_STEPS:
+            self._steps.popitem(last=False)
+        return prediction
+
+    def _refresh(self, info: EngineInfo | None) -> None:
+        if info is not self._info:
+            self._info = info
+            self._forget()
+        now = self._clock()
+        if now < self._next_check:
+            return
+        self._next_check = now + _CHECK_EVERY_S
+        stamp = _stamp()
+        if stamp != self._stamp:
+            self._stamp = stamp
+            self._calibration = _load()
+            self._forget()
+
+    def _forget(self) -> None:
+        self._models.clear()
+        self._steps.clear()
+
+    def _model(self, dtype: str) -> StepCostModel | None:
+        if dtype not in self._models:
+            self._models[dtype] = self._build(dtype)
+        return self._models[dtype]
+
+    def _build(self, dtype: str) -> StepCostModel | None:
+        info, calibration = self._info, self._calibration
+        if info is None or calibration is None or not _same_device(info, calibration):
+            return None
+        number_format = NUMBER_FORMATS.get(dtype)
+        hardware = this_machine()
+        if number_format is None or hardware is None:
+            return None
+        try:
+            return StepCostModel(
+                model_spec(info), hardware, weights=number_format, kv=number_format
+            )
+        except EngineError as error:
+            log.warning("no_prediction", dtype=dtype, code=error.code, reason=error.message)
+            return None
 
 
 class RequestPrediction:
@@ -66,3 +165,30 @@ class RequestPrediction:
         """Mean over the gaps between tokens, in ms."""
         gaps = self._gaps[1:]
         return sum(gaps) / len(gaps) * 1e3 if self._known and gaps else None
+
+
+def model_spec(info: EngineInfo) -> ModelSpec:
+    """The running model as the catalogue would describe it."""
+    known: dict[str, Any] = {name: info.model[name] for name in _DENSE_FIELDS & info.model.keys()}
+    known.setdefault("id", info.model_name)
+    return ModelSpec.dense(**known)
+
+
+def _same_device(info: EngineInfo, calibration: Calibration) -> bool:
+    return (calibration.device_kind, calibration.device_name) == (info.device, info.device_name)
+
+
+def _stamp() -> tuple[int, int, int] | None:
+    try:
+        status = calibration_path().stat()
+    except OSError:
+        return None
+    return (status.st_mtime_ns, status.st_size, status.st_ino)
+
+
+def _load() -> Calibration | None:
+    try:
+        return load_calibration()
+    except (EngineError, OSError) as error:
+        log.warning("calibration_unreadable", reason=str(error))
+        return None

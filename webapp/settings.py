@@ -22,7 +22,7 @@ LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
 
 _HOST_NAME = re.compile(r"(\*\.)?[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?|[0-9a-f:.]{2,45}")
 _ORIGIN = re.compile(r"https?://([a-z0-9.-]{1,253}|\[[0-9a-f:.]{2,45}\])(:[0-9]{1,5})?")
-_ROOT_PATH = re.compile(r"(/[A-Za-z0-9._~-]+)*")
+_ROOT_PATH = re.compile(r"(/(?!\.)[A-Za-z0-9._~-]+)*")
 
 
 class Settings(BaseSettings):

@@ -36,6 +36,7 @@ MAX_FLOOD = 100
 """Messages over the rate limit after which a connection is closed."""
 
 CLOSE_POLICY = 1008
+CLOSE_FAILED = 1011
 CLOSE_TRY_LATER = 1013
 
 
@@ -84,19 +85,14 @@ class LiveConnection:
         try:
             await asyncio.wait((writer, reader), return_when=asyncio.FIRST_COMPLETED)
         finally:
-            ended = [writer, reader, *(task for _, task in self._running.values())]
-            for task in ended:
-                task.cancel()
-            results = await asyncio.gather(*ended, return_exceptions=True)
-        await self._close(results)
+            await _cancel_all([writer, reader, *(task for _, task in self._running.values())])
+        await self._close(_failure(writer), _failure(reader), _result(reader))
 
     async def interrupt(self, grace_s: float) -> None:
         """Ends every running request with an ``error`` event, because the server stops."""
         self._stopping = True
         running = dict(self._running)
-        for _, task in running.values():
-            task.cancel()
-        await asyncio.gather(*(task for _, task in running.values()), return_exceptions=True)
+        await _cancel_all([task for _, task in running.values()])
         try:
             async with asyncio.timeout(grace_s):
                 for request_id in running:
@@ -168,18 +164,40 @@ class LiveConnection:
 
     # ── the end ──────────────────────────────────────────────────────────────────────────────
 
-    async def _close(self, results: Sequence[object]) -> None:
-        code = next((result for result in results if isinstance(result, int)), None)
-        for result in results:
-            if isinstance(result, ReaderStuck):
-                code = CLOSE_TRY_LATER
-                log.info("live_reader_stuck", session=self._session_id)
-            elif isinstance(result, Exception) and not isinstance(result, WebSocketDisconnect):
-                code = code or 1011
-                log.error("live_connection_failed", exc_info=result)
+    async def _close(
+        self,
+        writing: BaseException | None,
+        reading: BaseException | None,
+        code: int | None,
+    ) -> None:
+        """Ends the connection, unless the client did; ``code`` is what the reader asked for."""
+        if isinstance(writing, ReaderStuck):
+            code = CLOSE_TRY_LATER
+            log.info("live_reader_stuck", session=self._session_id)
+            writing = None
+        for failure in (writing, reading):
+            if failure is not None and not isinstance(failure, WebSocketDisconnect):
+                code = code or CLOSE_FAILED
+                log.error("live_connection_failed", exc_info=failure)
         connected = self._websocket.application_state is WebSocketState.CONNECTED
         if code is not None and connected:
             await self._websocket.close(code)
+
+
+async def _cancel_all(tasks: Sequence[asyncio.Task[None] | asyncio.Task[int | None]]) -> None:
+    """Cancels tasks and waits until they have cleaned up."""
+    for task in tasks:
+        task.cancel()
+    if tasks:
+        await asyncio.wait(tasks)
+
+
+def _failure(task: asyncio.Task[None] | asyncio.Task[int | None]) -> BaseException | None:
+    return None if task.cancelled() else task.exception()
+
+
+def _result(task: asyncio.Task[int | None]) -> int | None:
+    return None if task.cancelled() or task.exception() is not None else task.result()
 
 
 def _parse(message: object) -> ClientMessage:

@@ -129,4 +129,5 @@ def done_event(
 
 
 def error_event(message: Failed) -> ErrorEvent:
-    return ErrorEvent(code=message.code, message=message.message, field=message.field)
+    field = None if message.field is None else f"/{message.field}"
+    return ErrorEvent(code=message.code, message=message.message, field=field)

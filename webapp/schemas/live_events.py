@@ -71,7 +71,7 @@ class StepEvent(OutputModel):
     flops: float | None
     bytes: float | None
     intensity: float | None
-    bound: Literal["compute", "memory"] | None
+    bound: str | None
     own_kv_tokens: int
     own_kv_blocks: int
     kv_blocks: int
