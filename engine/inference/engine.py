@@ -143,7 +143,7 @@ class Engine:
             min_p=generate.min_p,
             seed=seed,
         )
-        sampling.validate()
+        sampling.validate(self._model.config.vocab_size)
         if any(not stop for stop in generate.stop):
             raise InvalidRequest("a stop string must not be empty", field="stop")
         start = time.perf_counter()
@@ -162,7 +162,7 @@ class Engine:
         if (generate.prompt is None) == (generate.messages is None):
             raise InvalidRequest("give either prompt or messages", field="prompt")
         if generate.prompt is not None:
-            return self._model.tokenizer.encode(generate.prompt)
+            return self._model.tokenizer.encode_prompt(generate.prompt)
         turns = [{"role": m.role, "content": m.content} for m in generate.messages or ()]
         return self._model.tokenizer.encode_chat(turns)
 

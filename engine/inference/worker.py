@@ -7,7 +7,6 @@ The process ends when the socket closes, so it never outlives the process that s
 from __future__ import annotations
 
 import logging
-import os
 import queue
 import socket
 import sys
@@ -24,8 +23,6 @@ from engine.scheduling.scheduler import SchedulerLimits
 
 log = logging.getLogger("engine.worker")
 
-# The web process shares the cores: it must stay responsive while a step uses all of them.
-_NICENESS = 5
 _MAX_FAILED_STEPS = 3
 
 _Refusal = tuple[str, EngineError]
@@ -129,7 +126,6 @@ def main() -> None:
         stream=sys.stderr, level=logging.INFO, format="%(levelname)s %(name)s: %(message)s"
     )
     socket_fd, options = parse_worker_arguments()
-    os.nice(_NICENESS)
     with socket.socket(fileno=socket_fd) as connection:
         try:
             Worker(connection, options).run()

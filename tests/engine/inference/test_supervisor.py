@@ -14,7 +14,7 @@ from engine.inference.messages import Accepted, Done, Failed, Generate, Step, To
 from engine.inference.options import EngineOptions
 from engine.inference.supervisor import EngineClient, EngineState
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.serial]
 
 OPTIONS = EngineOptions(model="tiny", dtypes="float32", kv_tokens=1024, calibrate="never")
 
