@@ -135,3 +135,34 @@ def roofline_chart(roof: Roof | None, size: ChartSize) -> RooflineChart:
         high = math.log10(roof.peak) + 0.35
     y = LogAxis(low, high, start=size.height - size.bottom, end=size.top)
     return RooflineChart(size, x, y, roof)
+
+
+@dataclass(frozen=True, slots=True)
+class StripChart:
+    """A run to scale in time on a line of ``width`` units: one block, then ticks of equal length.
+
+    ``ticks`` holds the left ends of at most ``MOST_TICKS`` ticks; each stands for ``per_tick``
+    steps.
+    """
+
+    width: float
+    first: float
+    tick: float
+    ticks: tuple[float, ...]
+    per_tick: int
+
+
+STRIP_WIDTH = 1000.0
+MOST_TICKS = 200
+
+
+def strip_chart(first_s: float, gap_s: float, gaps: int) -> StripChart:
+    """A strip for a first token after ``first_s`` and ``gaps`` more, ``gap_s`` apart (seconds)."""
+    total = first_s + gap_s * gaps
+    scale = STRIP_WIDTH / total
+    per_tick = max(1, math.ceil(gaps / MOST_TICKS))
+    step = gap_s * per_tick * scale
+    first = first_s * scale
+    count = math.ceil(gaps / per_tick) if gap_s > 0 else 0
+    ticks = tuple(first + index * step for index in range(count))
+    return StripChart(STRIP_WIDTH, first, step, ticks, per_tick)

@@ -18,6 +18,7 @@ from fastapi import Request
 from fastapi.responses import HTMLResponse
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
+from engine.catalog.units import significant
 from webapp.i18n import Language, choose_language, texts
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -108,6 +109,7 @@ class _Helpers:
             "asset": self.asset,
             "number": self.number,
             "tick": self.tick,
+            "significant": significant,
             "language": self.language,
             "languages": tuple(Language),
         }

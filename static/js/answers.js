@@ -16,8 +16,9 @@ function showBig(card, ms) {
   setText(card.querySelector("[data-unit]"), unit);
 }
 
-function compare(measured, predicted, roofKnown) {
-  if (predicted === null) return t(roofKnown ? "predicted.wait" : "predicted.none");
+/** How a measured time stands to its prediction, in words. `early`: no step has ended yet. */
+function compare(measured, predicted, early) {
+  if (predicted === null) return t(early ? "predicted.wait" : "predicted.none");
   const value = t("predicted.value", { value: time(predicted) });
   if (measured === null) return value;
   const ratio = measured / predicted;
@@ -60,6 +61,7 @@ function ttftSentences(run, measured, facts) {
   const { prompt_tokens: prompt, tokenize_ms: tokenize } = run.accepted;
   const compute = sum(steps.map((step) => step.time_ms));
   const wait = Math.max(0, measured - tokenize - compute);
+  const waited = wait > measured / 20;
   const shared = steps.some((step) => step.batch > 1);
   return [
     t("ttft.compute", {
@@ -69,6 +71,7 @@ function ttftSentences(run, measured, facts) {
     }),
     ttftRate(run, steps),
     shared && t("ttft.mates"),
+    waited && t("ttft.waited", { wait: time(wait) }),
     t("ttft.parts", { tokenize: time(tokenize), compute: time(compute), wait: time(wait) }),
   ];
 }
@@ -78,7 +81,11 @@ function paintTtft(card, { run, facts }) {
   showBig(card, measured);
   setText(
     card.querySelector("[data-predicted]"),
-    compare(measured, run ? predictedTtft(run) : null, !run || !run.steps.length),
+    compare(
+      measured,
+      run ? predictedTtft(run) : null,
+      !run?.steps.length,
+    ),
   );
   if (measured !== null) {
     write(card.querySelector("[data-why]"), ttftSentences(run, measured, facts));

@@ -113,8 +113,9 @@ function readEngine() {
   if (store.facts) offerChat(store.facts.chat);
   if (was !== undefined && was !== store.engineReady) {
     say(t(store.engineReady ? "say.ready" : "say.notReady"));
-    if (store.engineReady) htmx.trigger(document.body, "engine-ready");
   }
+  // The fragment is only swapped when something changed: dtypes and roof may have, too.
+  if (was !== undefined && store.engineReady) htmx.trigger(document.body, "engine-ready");
   changed();
 }
 

@@ -159,7 +159,7 @@ function labels(run) {
 
 function axis(run, end) {
   const first = ttft(run);
-  part("axis").hidden = false;
+  part("axis").hidden = !run.steps.length && isOver(run);
   setText(part("end"), time(end));
   const mark = part("first");
   mark.hidden = first === null;
@@ -216,8 +216,9 @@ export function mountStrip() {
       shown = run;
       drawing.clear(run);
     }
-    part("empty").hidden = true;
-    picture.toggleAttribute("hidden", false);
+    const nothing = isOver(run) && !run.steps.length;
+    part("empty").hidden = !nothing;
+    picture.toggleAttribute("hidden", nothing);
     drawing.add(run.steps);
     const last = run.steps.at(-1);
     const now = elapsed(run);

@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass
 
 from engine.inference.messages import EngineInfo
 from webapp.live.engine_port import READY, EnginePort
+from webapp.prediction import StepPredictor
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,11 +46,15 @@ class Facts:
 
 @dataclass(frozen=True, slots=True)
 class EngineView:
-    """State of the engine. ``mark`` changes whenever what the page shows about it changes."""
+    """State of the engine. ``mark`` changes whenever what the page shows about it changes.
+
+    ``calibrated``: this very device was measured, so its steps can be predicted.
+    """
 
     state: str
     restarts: int
     facts: Facts | None
+    calibrated: bool
 
     @property
     def ready(self) -> bool:
@@ -57,7 +62,8 @@ class EngineView:
 
     @property
     def mark(self) -> str:
-        return f"{self.state}-{self.restarts}-{'known' if self.facts else 'unknown'}"
+        known = "known" if self.facts else "unknown"
+        return f"{self.state}-{self.restarts}-{known}-{'roof' if self.calibrated else 'bare'}"
 
 
 def _integer(info: EngineInfo, name: str) -> int:
@@ -90,7 +96,8 @@ def _facts(info: EngineInfo) -> Facts:
     )
 
 
-def engine_view(engine: EnginePort) -> EngineView:
+def engine_view(engine: EnginePort, predictor: StepPredictor) -> EngineView:
     """The view of ``engine`` as it is now."""
     info = engine.info
-    return EngineView(str(engine.state), engine.restarts, None if info is None else _facts(info))
+    facts = None if info is None else _facts(info)
+    return EngineView(str(engine.state), engine.restarts, facts, predictor.calibrated(info))

@@ -57,7 +57,12 @@ def measured_roof(machine: HardwareSpec | None, dtype: str) -> Roof | None:
     return Roof(machine.bandwidth, peak) if peak else None
 
 
-def roofline_view(dtype: str) -> RooflineView:
-    """The roofline of this machine in ``dtype``."""
-    roof = measured_roof(this_machine_if_readable(), dtype)
+def roofline_view(engine: EngineView, dtype: str) -> RooflineView:
+    """The roofline of the device that the engine runs on, in ``dtype``.
+
+    A calibration of another device is not shown. While the engine starts, its device is not known
+    yet, and the calibration is taken to be of it.
+    """
+    fits = engine.calibrated or engine.facts is None
+    roof = measured_roof(this_machine_if_readable(), dtype) if fits else None
     return RooflineView(dtype, roofline_chart(roof, WIDE), roofline_chart(roof, NARROW))

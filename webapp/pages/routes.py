@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse
+from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
-from webapp.dependencies import EngineDep
+from webapp.dependencies import EngineDep, PredictorDep
 from webapp.i18n import texts
+from webapp.pages.elsewhere import elsewhere_answer, elsewhere_form, read_question
 from webapp.pages.engine_view import engine_view
 from webapp.pages.roofline_view import choose_dtype, roofline_view
 from webapp.pages.script_texts import script_texts
@@ -18,39 +20,59 @@ router = APIRouter(default_response_class=HTMLResponse, include_in_schema=False)
 
 
 @router.get("/", name="home")
-def home(request: Request, engine: EngineDep) -> HTMLResponse:
-    """The first page: ask, watch, measure."""
-    view = engine_view(engine)
+async def home(request: Request, engine: EngineDep, predictor: PredictorDep) -> HTMLResponse:
+    """The first page: ask, watch, measure. With ``?hardware=`` it answers that form as well."""
+    question = read_question(request.query_params)
+    if "hardware" in request.query_params:
+        elsewhere = await run_in_threadpool(elsewhere_answer, question)
+    else:
+        elsewhere = elsewhere_form(question)
+    view = engine_view(engine, predictor)
     dtype = choose_dtype(view, None)
     context: dict[str, object] = {
         "engine": view,
         "dtype": dtype,
-        "roofline": roofline_view(dtype),
+        "roofline": roofline_view(view, dtype),
         "suggestions": SUGGESTIONS,
+        "elsewhere": elsewhere,
         "script_texts": script_texts(texts(language_of(request))),
     }
     return render(request, "pages/home.html", context)
 
 
 @router.get("/fragments/engine")
-def engine_fragment(request: Request, engine: EngineDep, known: str = "") -> Response:
+async def engine_fragment(
+    request: Request, engine: EngineDep, predictor: PredictorDep, known: str = ""
+) -> Response:
     """The engine's state; 204 while it is what the page already shows."""
-    view = engine_view(engine)
+    view = engine_view(engine, predictor)
     if known == view.mark:
         return Response(status_code=204)
     return render(request, "fragments/engine.html", {"engine": view})
 
 
 @router.get("/fragments/dtype")
-def dtype_fragment(request: Request, engine: EngineDep, dtype: str = "") -> HTMLResponse:
+async def dtype_fragment(
+    request: Request, engine: EngineDep, predictor: PredictorDep, dtype: str = ""
+) -> HTMLResponse:
     """The choice of dtypes, once the engine has told which it offers."""
-    view = engine_view(engine)
+    view = engine_view(engine, predictor)
     context: dict[str, object] = {"engine": view, "dtype": choose_dtype(view, dtype)}
     return render(request, "fragments/dtype.html", context)
 
 
 @router.get("/fragments/roofline")
-def roofline_fragment(request: Request, engine: EngineDep, dtype: str = "") -> HTMLResponse:
+async def roofline_fragment(
+    request: Request, engine: EngineDep, predictor: PredictorDep, dtype: str = ""
+) -> HTMLResponse:
     """This machine's roofline for one dtype."""
-    chosen = choose_dtype(engine_view(engine), dtype)
-    return render(request, "fragments/roofline.html", {"roofline": roofline_view(chosen)})
+    view = engine_view(engine, predictor)
+    context: dict[str, object] = {"roofline": roofline_view(view, choose_dtype(view, dtype))}
+    return render(request, "fragments/roofline.html", context)
+
+
+@router.get("/fragments/elsewhere")
+def elsewhere_fragment(request: Request) -> HTMLResponse:
+    """The prediction for another machine or model."""
+    view = elsewhere_answer(read_question(request.query_params))
+    return render(request, "fragments/elsewhere_answer.html", {"elsewhere": view})

@@ -132,8 +132,8 @@ SCRIPT_TEXTS: dict[str, str | _Plural] = {
     "ttft.wait": _N("Run a prompt to measure it."),
     "ttft.parts": _N("{tokenize} cutting the text, {wait} waiting, {compute} computing."),
     "ttft.compute": _P(
-        "{n} prompt token went through {layers} layers in {steps}.",
-        "{n} prompt tokens went through {layers} layers in {steps}.",
+        "{n} prompt token went through all {layers} layers in {steps}.",
+        "{n} prompt tokens went through all {layers} layers in {steps}.",
     ),
     "ttft.steps": _P("one step", "{n} steps"),
     "ttft.rate": _N(
@@ -145,7 +145,7 @@ SCRIPT_TEXTS: dict[str, str | _Plural] = {
         "machine's measured bandwidth."
     ),
     "ttft.rateUnknown": _N("That is {flops} at {rate}."),
-    "ttft.waited": _N("It waited {wait} for others before its first step."),
+    "ttft.waited": _N("{wait} of it was waiting, which the prediction leaves out."),
     "ttft.mates": _N("Its prefill shared a step with other prompts."),
     "itl.wait": _N("Measured from the second token on."),
     "itl.one": _N("One token has no gap to the next: ask for a longer answer."),
