@@ -1,0 +1,41 @@
+"""What this machine could reach: the simulator's cost of the very steps that are timed."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+
+from engine.catalog.hardware import HardwareSpec
+from engine.catalog.models import ModelSpec
+from engine.catalog.this_machine import Calibration
+from engine.simulator.step_cost import StepCostModel
+from tests.benchmarks.workload import Workload
+
+FORMATS = {"float32": "fp32", "bfloat16": "bf16"}
+
+
+def hardware_of(calibrations: Sequence[Calibration]) -> HardwareSpec:
+    """This machine with the medians of several calibrations, taken between the runs they judge."""
+    first = calibrations[0]
+    return HardwareSpec(
+        id="benchmarked-machine",
+        name=first.device_name,
+        vendor="",
+        category="gpu" if first.device_kind == "cuda" else "cpu",
+        memory_bytes=first.memory_bytes,
+        bandwidth=statistics.median(c.bandwidth_bytes_per_s for c in calibrations),
+        dense_flops={
+            name: statistics.median(c.flops_per_s[name] for c in calibrations)
+            for name in first.flops_per_s
+        },
+        kind="measured",
+    )
+
+
+def roofline_rate(
+    workload: Workload, model: ModelSpec, hardware: HardwareSpec, dtype: str
+) -> float:
+    """Tokens per second of a workload if every step took its roofline time."""
+    number_format = FORMATS[dtype]
+    costs = StepCostModel(model, hardware, weights=number_format, kv=number_format)
+    return workload.tokens / sum(costs.cost(shapes).time for shapes in workload.steps())
