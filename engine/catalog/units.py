@@ -14,12 +14,12 @@ _BINARY_NAMES = {"PB": (2**50, "PiB"), "TB": (2**40, "TiB"), "GB": (GIB, "GiB"),
 
 
 def significant(value: float, digits: int = 3) -> str:
-    """The value with that many significant digits, without an exponent: 0.0123, 6.63, 1 230."""
+    """The value with that many significant digits, without an exponent: 0.0123, 6.63, 1,230."""
     if value == 0:
         return "0"
-    decimals = digits - 1 - floor(log10(abs(value)))
-    text = f"{round(value, decimals):,.{max(decimals, 0)}f}"
-    return text
+    rounded = float(f"{value:.{digits - 1}e}")
+    decimals = digits - 1 - floor(log10(abs(rounded)))
+    return f"{rounded:,.{max(decimals, 0)}f}"
 
 
 def bytes_label(count: float) -> str:
