@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.architecture.tree import ROOT, product_modules
+from tests.architecture.tree import ROOT, imported_roots, product_modules
 
 CODE_FROM_DATA = {"cloudpickle", "dill", "joblib", "marshal", "pickle", "shelve"}
 FORBIDDEN_CALLS = {
@@ -31,14 +31,6 @@ def dotted(node: ast.expr) -> str:
         inside = dotted(node.value)
         return f"{inside}.{node.attr}" if inside else ""
     return ""
-
-
-def imported_roots(node: ast.AST) -> set[str]:
-    if isinstance(node, ast.Import):
-        return {alias.name.partition(".")[0] for alias in node.names}
-    if isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
-        return {node.module.partition(".")[0]}
-    return set()
 
 
 def findings(tree: ast.AST) -> Iterator[str]:

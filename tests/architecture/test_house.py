@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 import re
+import sys
 import tomllib
+from importlib.metadata import packages_distributions
 
-from tests.architecture.tree import ROOT, project_files, readme_commands
+from tests.architecture.tree import ROOT, imported_roots, project_files, readme_commands
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
@@ -56,6 +59,25 @@ def test_every_locked_package_has_hashes():
         for line in text.splitlines():
             if line and not line.startswith("#"):
                 assert "--hash=sha256:" in line, line[:60]
+
+
+def third_party_imports(folders: set[str]) -> set[str]:
+    """Distributions that the Python files of top-level folders import."""
+    roots: set[str] = set()
+    for path in project_files(".py"):
+        if path.relative_to(ROOT).parts[0] in folders:
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+                roots |= imported_roots(node)
+    foreign = roots - sys.stdlib_module_names - {"engine", "tests", "webapp"}
+    distributions = packages_distributions()
+    return {normalised(name) for root in foreign for name in distributions.get(root, [root])}
+
+
+def test_everything_that_is_imported_is_declared():
+    runtime = {*direct(PROJECT["dependencies"]), "pydantic-core"}  # pydantic pins its own core
+    tests = direct(PROJECT["optional-dependencies"]["test"])
+    assert third_party_imports({"engine", "webapp"}) <= runtime
+    assert third_party_imports({"tests"}) <= runtime | tests.keys()
 
 
 def test_make_targets_that_the_readme_names_exist():

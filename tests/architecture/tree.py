@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import subprocess
 from collections.abc import Iterator
@@ -61,3 +62,12 @@ def readme_commands() -> list[str]:
         for line in block.splitlines()
     ]
     return fenced + [line.strip() for line in text.splitlines() if line.startswith("    ")]
+
+
+def imported_roots(node: ast.AST) -> set[str]:
+    """Top-level packages that one statement imports."""
+    if isinstance(node, ast.Import):
+        return {alias.name.partition(".")[0] for alias in node.names}
+    if isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
+        return {node.module.partition(".")[0]}
+    return set()
