@@ -25,7 +25,9 @@ def dequantize(stored: Bytes, storage: StorageType, shape: tuple[int, ...]) -> F
     """
     blocks_nb = np.ascontiguousarray(stored).reshape(-1, storage.block_bytes)
     function = _NATIVE.get(storage.name)
-    values = function(blocks_nb) if function else _dequantize_by_package(blocks_nb, storage)
+    # A scale that is infinite or NaN gives weights that are: the file's own, and no surprise.
+    with np.errstate(invalid="ignore", over="ignore"):
+        values = function(blocks_nb) if function else _dequantize_by_package(blocks_nb, storage)
     return values.reshape(shape)
 
 

@@ -125,13 +125,10 @@ def _config(
     heads = _integer(metadata, "attention.head_count")
     hidden_size = _integer(metadata, "embedding_length")
     head_dim = _integer(metadata, "attention.key_length", hidden_size // max(heads, 1))
-    for key in ("attention.value_length", "rope.dimension_count"):
-        if _integer(metadata, key, head_dim) != head_dim:
-            raise UnsupportedModel(f"llama.{key} differs from the size of a head")
     vocab_size = embedding.shape[0]
     if _integer(metadata, "vocab_size", vocab_size) != vocab_size:
         raise FileFormatError("llama.vocab_size differs from the rows of token_embd.weight")
-    return ModelConfig(
+    config = ModelConfig(
         name=name,
         family="llama",
         num_layers=_integer(metadata, "block_count"),
@@ -148,6 +145,10 @@ def _config(
         eos_token_ids=end_tokens(metadata),
         bos_token_id=begin_token(metadata),
     )
+    for key in ("attention.value_length", "rope.dimension_count"):
+        if _integer(metadata, key, head_dim) != head_dim:
+            raise UnsupportedModel(f"llama.{key} differs from the size of a head")
+    return config
 
 
 def _integer(metadata: Mapping[str, MetadataValue], name: str, default: int | None = None) -> int:
