@@ -8,7 +8,14 @@ import sys
 import tomllib
 from importlib.metadata import packages_distributions
 
-from tests.architecture.tree import ROOT, imported_roots, project_files, readme_commands
+from tests.architecture.tree import (
+    ROOT,
+    imported_roots,
+    product_modules,
+    project_files,
+    readme_commands,
+)
+from webapp.settings import Settings
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
@@ -95,6 +102,16 @@ def test_files_that_the_readme_links_exist():
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     links = re.findall(r"\]\((?!https?:|#)([^)#]+)", text)
     assert [link for link in links if not (ROOT / link).exists()] == []
+
+
+def test_variables_that_the_readme_names_are_read_somewhere():
+    named = set(re.findall(r"FIRSTTOKEN_([A-Z_]+)", (ROOT / "README.md").read_text("utf-8")))
+    code = "".join(path.read_text("utf-8") for path in product_modules())
+    code += (ROOT / ".ci/install").read_text("utf-8")
+    read = set(re.findall(r"FIRSTTOKEN_([A-Z_]+)", code))
+    settings = {field.upper() for field in Settings.model_fields}
+    assert {"HOST", "MODEL", "STATE"} <= named
+    assert named <= read | settings
 
 
 def test_no_file_knows_the_machine_it_was_written_on():
