@@ -1,0 +1,129 @@
+"""Runs the scheduler's plans on the real model: batch tensors → layers → logits → sampled tokens."""
+
+from __future__ import annotations
+
+import time
+
+import torch
+
+from engine.errors import StepFailed
+from engine.inference.kv_cache.paged import PagedKVCache
+from engine.inference.model.batch import build_batch
+from engine.inference.model.transformer import Transformer
+from engine.inference.sampling import Sampler, SamplingParams
+from engine.scheduling.blocks import DEFAULT_BLOCK_SIZE
+from engine.scheduling.plan import Sample, StepPlan, StepResult
+
+
+class TorchExecutor:
+    """One model in one dtype with its KV cache. Implements ``engine.scheduling.loop.Executor``.
+
+    Keeps nothing about a request but how to sample it: whatever else a step needs is in its plan,
+    so preempting and resuming need no word from the scheduler.
+    """
+
+    def __init__(
+        self,
+        transformer: Transformer,
+        *,
+        num_blocks: int,
+        num_tokens: int | None = None,
+        block_size: int = DEFAULT_BLOCK_SIZE,
+    ) -> None:
+        """``num_tokens``: ids that the tokenizer knows, all of the vocabulary if None."""
+        self._transformer = transformer
+        self._cache = PagedKVCache(
+            transformer.config,
+            num_blocks,
+            dtype=transformer.dtype,
+            device=transformer.device,
+            block_size=block_size,
+        )
+        self._sampler = Sampler(num_tokens or transformer.config.vocab_size)
+        self._params: dict[str, SamplingParams] = {}
+
+    @property
+    def num_blocks(self) -> int:
+        """Blocks of the KV cache."""
+        return self._cache.num_blocks
+
+    @property
+    def block_size(self) -> int:
+        """Positions in a block."""
+        return self._cache.block_size
+
+    @property
+    def weight_bytes(self) -> int:
+        """Bytes that the weights take in memory, as they are stored here."""
+        return self._transformer.weights.nbytes
+
+    @property
+    def kv_bytes_per_token(self) -> int:
+        """Bytes of KV cache that one position takes in all layers."""
+        return self._cache.bytes_per_token
+
+    @property
+    def dtype(self) -> str:
+        """``float32`` or ``bfloat16``."""
+        return str(self._transformer.dtype).removeprefix("torch.")
+
+    @property
+    def device(self) -> str:
+        """``cpu`` or ``cuda``."""
+        return self._transformer.device.type
+
+    def add_request(self, request_id: str, params: SamplingParams) -> None:
+        """Say how a request is to be sampled, before its first step.
+
+        Raises:
+            InvalidRequest: a parameter is out of range.
+        """
+        params.validate(self._transformer.config.vocab_size)
+        self._params[request_id] = params
+
+    def release(self, request_id: str) -> None:
+        """Forget a request; one that is not known is ignored."""
+        self._params.pop(request_id, None)
+
+    @torch.inference_mode()
+    def execute(self, plan: StepPlan) -> StepResult:
+        """Run one step. ``stages``: seconds of embed, layers, logits, sample; empty on CUDA,
+        where the parts run on after the call that started them.
+
+        Raises:
+            StepFailed: the model's numbers overflowed. The KV blocks of the plan are cleared, so
+                that their next owners do not inherit NaN.
+        """
+        watch = _StopWatch()
+        batch = build_batch(plan, self._cache)
+        logits_nv = self._transformer.logits(batch, self._cache, watch.stage_done)
+        try:
+            choices = self._sampler.sample(
+                logits_nv,
+                [self._params[sequence.request_id] for sequence in batch.sampled],
+                # A new token stands right after the last one that was computed.
+                [sequence.start + sequence.num_tokens for sequence in batch.sampled],
+            )
+        except StepFailed:
+            self._cache.zero(block for s in plan.sequences for block in s.block_table)
+            raise
+        watch.stage_done("sample")
+        samples = {
+            sequence.request_id: Sample(sequence.request_id, choice.token_id, choice.logprob)
+            for sequence, choice in zip(batch.sampled, choices, strict=True)
+        }
+        in_plan_order = tuple(samples[s.request_id] for s in plan.sequences if s.samples)
+        return StepResult(in_plan_order, stages={} if self.device == "cuda" else watch.seconds)
+
+
+class _StopWatch:
+    """Seconds between one stage's end and the next one's."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+        self._last = time.perf_counter()
+
+    def stage_done(self, name: str) -> None:
+        now = time.perf_counter()
+        self.seconds[name] = now - self._last
+        self._last = now

@@ -1,0 +1,90 @@
+"""Linear layers: one small interface, so that a quantised layer can take a plain one's place.
+
+Shapes: t tokens · i in_features · o out_features.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+# How many tokens at once the packed layout is chosen for. Measured on Zen 4: a hint of 1 makes
+# eight tokens in float32 1.5x slower, and a larger one makes a single token no slower.
+_PACKING_HINT = 512
+
+
+class Linear(Protocol):
+    """``y = x Wᵀ + b`` with ``W [o, i]``. ``nbytes`` is what the weights take in memory."""
+
+    @property
+    def nbytes(self) -> int: ...
+
+    def __call__(self, x_ti: Tensor) -> Tensor:
+        """``[t, i]`` to ``[t, o]``."""
+        ...
+
+    def add_to(self, residual_to: Tensor, x_ti: Tensor) -> Tensor:
+        """``residual + self(x)``, in one operation where there is one."""
+        ...
+
+
+class PlainLinear:
+    """Weights as a plain tensor: what CUDA wants, and the slow path of the packed layer."""
+
+    def __init__(self, weight_oi: Tensor, bias_o: Tensor | None = None) -> None:
+        self._weight_oi = weight_oi
+        self._bias_o = bias_o
+
+    @property
+    def nbytes(self) -> int:
+        return self._weight_oi.nbytes + (0 if self._bias_o is None else self._bias_o.nbytes)
+
+    def __call__(self, x_ti: Tensor) -> Tensor:
+        return functional.linear(x_ti, self._weight_oi, self._bias_o)
+
+    def add_to(self, residual_to: Tensor, x_ti: Tensor) -> Tensor:
+        return residual_to + self(x_ti)
+
+
+class PackedLinear:
+    """Weights reordered once into the blocked layout of oneDNN's matrix multiplication.
+
+    Up to twice as fast as ``functional.linear``, which reorders in every call. The plain tensor is
+    not kept. The residual is added inside the multiplication.
+    """
+
+    def __init__(self, weight_oi: Tensor, bias_o: Tensor | None = None) -> None:
+        self._packed = torch.ops.mkldnn._reorder_linear_weight(weight_oi, _PACKING_HINT)
+        self._bias_o = bias_o
+        self._nbytes = weight_oi.nbytes + (0 if bias_o is None else bias_o.nbytes)
+        self._linear = torch.ops.mkldnn._linear_pointwise.default
+        self._linear_binary = torch.ops.mkldnn._linear_pointwise.binary
+
+    @property
+    def nbytes(self) -> int:
+        return self._nbytes
+
+    @staticmethod
+    def supports(dtype: torch.dtype, device: torch.device) -> bool:
+        """Whether this build and processor run packed layers of that format."""
+        if device.type != "cpu" or not torch.backends.mkldnn.is_available():
+            return False
+        if dtype is torch.bfloat16:
+            return bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
+        return dtype is torch.float32
+
+    def __call__(self, x_ti: Tensor) -> Tensor:
+        return self._linear(x_ti, self._packed, self._bias_o, "none", [], "")
+
+    def add_to(self, residual_to: Tensor, x_ti: Tensor) -> Tensor:
+        return self._linear_binary(x_ti, residual_to, self._packed, self._bias_o, "add")
+
+
+def make_linear(weight_oi: Tensor, bias_o: Tensor | None = None) -> Linear:
+    """The fastest layer for the weight's device and dtype."""
+    if PackedLinear.supports(weight_oi.dtype, weight_oi.device):
+        return PackedLinear(weight_oi, bias_o)
+    return PlainLinear(weight_oi, bias_o)

@@ -1,0 +1,52 @@
+"""Rotary position embeddings (Su et al. 2021, arXiv 2104.09864), as products of complex numbers.
+
+A head of d numbers is d/2 points in the plane; at position m, point j turns by m · theta^(-2j/d).
+Checkpoints keep the two coordinates of a point half a head apart (j and j + d/2). The rows of q
+and k are reordered once at loading, so that they are neighbours and a point is one complex number:
+the rotation is then a single multiplication. Scores q · k do not change, because both are reordered
+alike.
+
+Shapes: t tokens · h heads · d head_dim.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+
+def halves_to_pairs(weight: Tensor, head_dim: int) -> Tensor:
+    """Reorder the rows of a projection to heads (first dimension h · d): j, j + d/2 together."""
+    halves = weight.reshape(-1, 2, head_dim // 2, *weight.shape[1:])
+    return halves.transpose(1, 2).reshape(weight.shape)
+
+
+class RotaryTable:
+    """The turns of all positions up to ``max_positions``, computed in float64 once."""
+
+    def __init__(
+        self, head_dim: int, theta: float, max_positions: int, device: torch.device
+    ) -> None:
+        exponents = torch.arange(0, head_dim, 2, dtype=torch.float64) / head_dim
+        positions = torch.arange(max_positions, dtype=torch.float64)
+        angles = torch.outer(positions, theta**-exponents)
+        turns = torch.polar(torch.ones_like(angles), angles).to(torch.complex64)
+        self._turns = turns.to(device)
+
+    @property
+    def nbytes(self) -> int:
+        return self._turns.nbytes
+
+    def at(self, positions_t: Tensor) -> Tensor:
+        """Complex turns ``[t, 1, d/2]`` of these positions, for all heads."""
+        return self._turns[positions_t].unsqueeze(1)
+
+
+def rotate_(x_thd: Tensor, turns: Tensor) -> None:
+    """Rotate heads in place; the arithmetic is float32 for every dtype."""
+    pairs = x_thd.unflatten(-1, (-1, 2))
+    if x_thd.dtype is torch.float32:
+        torch.view_as_complex(pairs).mul_(turns)
+    else:
+        rotated = torch.view_as_complex(pairs.float()).mul_(turns)
+        pairs.copy_(torch.view_as_real(rotated))

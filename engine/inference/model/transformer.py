@@ -1,0 +1,122 @@
+"""The decoder, top-down like the mathematics.
+
+    x = embed[token]
+    for each layer:   x = x + Wo · attention(norm(x) · Wqkv, rotated)
+                      x = x + Wdown · (silu(gate) * up),   gate, up = norm(x) · Wgate_up
+    logits = norm(x) · Whead
+
+Shapes: t tokens of all sequences of a step, one flat dimension · m model width (hidden_size) ·
+h KV heads · g query heads per KV head · d head_dim · p 2 (keys, values) · v vocabulary · n rows
+that sample.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from engine.inference.kv_cache.paged import PagedKVCache
+from engine.inference.model.batch import StepBatch
+from engine.inference.model.config import ModelConfig
+from engine.inference.model.linear import Linear
+from engine.inference.model.norm import RMSNorm
+from engine.inference.model.rope import RotaryTable, rotate_
+
+StageDone = Callable[[str], None]
+"""Called with the name of a stage (embed, layers, logits) when it has been computed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """One decoder layer. ``qkv`` gives q, k and v side by side, ``gate_up`` both halves."""
+
+    attn_norm: RMSNorm
+    qkv: Linear
+    o: Linear
+    mlp_norm: RMSNorm
+    gate_up: Linear
+    down: Linear
+
+
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """All that was loaded. ``head`` shares nothing with ``embed_vm``, even where they are tied:
+    looking up rows needs the plain table and multiplying wants the packed one."""
+
+    embed_vm: Tensor
+    layers: tuple[Layer, ...]
+    final_norm: RMSNorm
+    head: Linear
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that the weights take in memory."""
+        parts: list[Linear | RMSNorm | Tensor] = [self.embed_vm, self.final_norm, self.head]
+        for layer in self.layers:
+            parts += [layer.attn_norm, layer.qkv, layer.o]
+            parts += [layer.mlp_norm, layer.gate_up, layer.down]
+        return sum(part.nbytes for part in parts)
+
+
+class Transformer:
+    """A decoder of the Llama family: pre-norm, rotary GQA attention, SwiGLU."""
+
+    def __init__(
+        self, config: ModelConfig, weights: Weights, rotary: RotaryTable, dtype: torch.dtype
+    ) -> None:
+        self.config = config
+        self.weights = weights
+        self.dtype = dtype
+        self.device = weights.embed_vm.device
+        self._rotary = rotary
+        self._heads = (config.num_kv_heads, config.queries_per_kv_head, config.head_dim)
+
+    def logits(
+        self, batch: StepBatch, cache: PagedKVCache, stage_done: StageDone = lambda name: None
+    ) -> Tensor:
+        """Run a step: store its keys and values, and give the logits of the rows that sample.
+
+        ``[n, v]`` in float32, in the order of ``batch.sampled``; n may be 0.
+        """
+        x_tm = functional.embedding(batch.token_ids_t, self.weights.embed_vm)
+        turns = self._rotary.at(batch.positions_t)
+        stage_done("embed")
+        last = self.config.num_layers - 1
+        for index, layer in enumerate(self.weights.layers):
+            mixed_tm = self._attention(layer.attn_norm(x_tm), layer, index, turns, batch, cache)
+            if index == last and batch.sample_rows is not None:
+                # Beyond the last keys and values, only rows that sample are of use to anyone.
+                x_tm, mixed_tm = x_tm[batch.sample_rows], mixed_tm[batch.sample_rows]
+            x_tm = layer.o.add_to(x_tm, mixed_tm)
+            x_tm = layer.down.add_to(x_tm, self._swiglu(layer.mlp_norm(x_tm), layer))
+        stage_done("layers")
+        logits_nv = self.weights.head(self.weights.final_norm(x_tm)).float()
+        stage_done("logits")
+        return logits_nv
+
+    def _attention(
+        self,
+        x_tm: Tensor,
+        layer: Layer,
+        index: int,
+        turns: Tensor,
+        batch: StepBatch,
+        cache: PagedKVCache,
+    ) -> Tensor:
+        """Mixed values of all query heads side by side, ``[t, h * g * d]``."""
+        config = self.config
+        heads, group, dim = self._heads
+        qkv = layer.qkv(x_tm)
+        rotate_(qkv[:, : config.query_size + config.kv_size].unflatten(-1, (-1, dim)), turns)
+        cache.write(index, qkv[:, config.query_size :].unflatten(-1, (2, heads, dim)), batch.slots)
+        q_thgd = qkv[:, : config.query_size].unflatten(-1, (heads, group, dim))
+        return batch.attend(q_thgd, cache, index).reshape(-1, config.query_size)
+
+    def _swiglu(self, x_tm: Tensor, layer: Layer) -> Tensor:
+        """silu(gate) * up (Shazeer 2020, arXiv 2002.05202), ``[t, intermediate]``."""
+        gate, up = layer.gate_up(x_tm).chunk(2, dim=-1)
+        return functional.silu(gate).mul_(up)
