@@ -105,13 +105,41 @@ class Tokenizer:
     def encode(self, text: str) -> list[int]:
         """Ids of ordinary text: no control tokens in it, none added before or after.
 
-        ``decode(encode(text)) == text``. Not capped: see ``encode_prompt`` for text from outside.
-        Raises ``InvalidRequest`` for lone surrogates, which are not text.
+        ``decode(encode(text)) == text`` for a byte-level vocabulary, but for the characters that
+        ``unspellable`` names; where a vocabulary marks words by a space, the first space of a text
+        may be that mark. Not capped: see ``encode_prompt`` for text from outside. Raises
+        ``InvalidRequest`` for lone surrogates, which are not text.
         """
         try:
             return self._backend.encode(text, add_special_tokens=False).ids
         except (UnicodeEncodeError, TypeError) as error:
             raise InvalidRequest("the text has lone surrogates", field="prompt") from error
+
+    def unspellable(self, text: str) -> frozenset[str]:
+        """Characters of ``text`` that the vocabulary has no bytes for, so they are left out.
+
+        SmolLM2's, for one, has no token for six control bytes and for U+40000 to U+BFFFF.
+        """
+        missing = self._missing_bytes
+        if not missing:
+            return frozenset()
+        return frozenset(
+            character
+            for character in set(text)
+            if missing.intersection(character.encode("utf-8", "surrogatepass"))
+            and (self._settings.spelling is Spelling.BYTE_LEVEL or not self._has(character))
+        )
+
+    @cached_property
+    def _missing_bytes(self) -> frozenset[int]:
+        if self._settings.spelling is Spelling.BYTE_LEVEL:
+            spelled = {byte: letter for letter, byte in BYTE_LEVEL_ALPHABET.items()}
+        else:
+            spelled = {byte: f"<0x{byte:02X}>" for byte in range(256)}
+        return frozenset(byte for byte, token in spelled.items() if not self._has(token))
+
+    def _has(self, token: str) -> bool:
+        return self._backend.token_to_id(token) is not None
 
     def encode_prompt(self, text: str) -> list[int]:
         """Ids of a plain prompt: the begin token where the model wants one, then the text.
