@@ -3,16 +3,17 @@
 import { median, setText, sum, svg } from "./dom.js";
 import { gaps, isOver, phases, predictedItl, predictedTtft, ttft } from "./run.js";
 import { laneOf, roofOf } from "./store.js";
-import { bandwidth, bytes, flops, percent, rate, significant, t, time, timeParts } from "./texts.js";
+import { about, bandwidth, bytes, flops, percent, rate, sentences, t, time, timeParts } from "./texts.js";
 
 const MOST_GAPS_DRAWN = 400;
 
 /** Each sentence is its own text, so languages order words as they like. */
-const write = (node, sentences) => setText(node, sentences.filter(Boolean).join(" "));
+const write = (node, list) => setText(node, sentences(list));
 
 function showBig(card, ms) {
   const [value, unit] = ms === null ? ["—", ""] : timeParts(ms);
   setText(card.querySelector("[data-value]"), value);
+  card.querySelector(".big").classList.toggle("none", ms === null);
   setText(card.querySelector("[data-unit]"), unit);
 }
 
@@ -22,7 +23,7 @@ function compare(measured, predicted, early) {
   const value = t("predicted.value", { value: time(predicted) });
   if (measured === null) return value;
   const ratio = measured / predicted;
-  if (ratio >= 2) return `${value} · ${t("predicted.times", { ratio: significant(ratio) })}`;
+  if (ratio >= 2) return `${value} · ${t("predicted.times", { ratio: about(ratio) })}`;
   const share = percent(Math.abs(ratio - 1));
   if (Math.abs(ratio - 1) < 0.01) return `${value} · ${t("predicted.same")}`;
   return `${value} · ${t(ratio > 1 ? "predicted.more" : "predicted.less", { share })}`;
@@ -71,8 +72,8 @@ function ttftSentences(run, measured, facts) {
     }),
     ttftRate(run, steps),
     shared && t("ttft.mates"),
-    waited && t("ttft.waited", { wait: time(wait) }),
     t("ttft.parts", { tokenize: time(tokenize), compute: time(compute), wait: time(wait) }),
+    waited && t("ttft.waited"),
   ];
 }
 
@@ -90,20 +91,17 @@ function paintTtft(card, { run, facts }) {
   if (measured !== null) {
     write(card.querySelector("[data-why]"), ttftSentences(run, measured, facts));
   } else if (run) {
-    write(card.querySelector("[data-why]"), [t("ttft.wait")]);
+    write(card.querySelector("[data-why]"), [t(isOver(run) ? "ttft.none" : "ttft.wait")]);
   }
 }
 
-function itlSentences(run, value) {
+function itlSentences(run) {
   const steps = phases(run).decode;
   const batch = Math.max(...steps.map((step) => step.batch), 1);
   const lane = laneOf(run);
   const middle = [...steps].sort((a, b) => a.time - b.time)[steps.length >> 1];
   const kv = lane && middle ? middle.own_kv_tokens * lane.kv_bytes_per_token : null;
-  const sentences = [];
-  if (lane && kv !== null) {
-    sentences.push(t("itl.bytes", { weights: bytes(lane.weight_bytes), kv: bytes(kv) }));
-  }
+  const parts = [t("itl.weights", { kv: kv === null ? "—" : bytes(kv) })];
   if (middle && middle.bytes !== null) {
     const roof = roofOf(run);
     const reached = middle.bytes / middle.time;
@@ -112,7 +110,7 @@ function itlSentences(run, value) {
       time: time(middle.time_ms),
       rate: bandwidth(reached),
     };
-    sentences.push(
+    parts.push(
       roof
         ? t("itl.rate", {
             ...values,
@@ -122,8 +120,8 @@ function itlSentences(run, value) {
         : t("itl.rateUnknown", values),
     );
   }
-  if (batch > 1) sentences.push(t("itl.mates", { batch }));
-  return sentences.length ? sentences : [time(value)];
+  if (batch > 1) parts.push(t("itl.mates", { batch }));
+  return parts;
 }
 
 function paintSpread(card, values, middle) {
@@ -161,14 +159,14 @@ function paintItl(card, { run }) {
   showBig(card, middle);
   setText(
     card.querySelector("[data-caption]"),
-    middle === null ? "" : `, ${t("itl.caption", { n: values.length })}`,
+    middle === null ? "" : t("itl.caption", { n: values.length }),
   );
   setText(
     card.querySelector("[data-predicted]"),
     compare(middle, run ? predictedItl(run) : null, !run || phases(run).decode.length === 0),
   );
   paintSpread(card, values, middle);
-  if (middle !== null) write(card.querySelector("[data-why]"), itlSentences(run, middle));
+  if (middle !== null) write(card.querySelector("[data-why]"), itlSentences(run));
   else if (run) {
     const single = isOver(run) && run.tokens.length === 1;
     write(card.querySelector("[data-why]"), [t(single ? "itl.one" : "itl.wait")]);

@@ -4,7 +4,7 @@ import { el, setText } from "./dom.js";
 import { cached, isOver } from "./run.js";
 import { rove } from "./roving.js";
 import { laneOf, store } from "./store.js";
-import { bytes, t } from "./texts.js";
+import { bytes, sentences, t } from "./texts.js";
 
 const MOST_CELLS = 256;
 const section = document.getElementById("cache");
@@ -87,7 +87,7 @@ export function mountCache() {
       ].join(" · "),
     );
     const lane = laneOf(run);
-    const sentences = [
+    const parts = [
       t("cache.sentence", {
         prompt: cache.prompt,
         answer: cache.answer,
@@ -98,8 +98,8 @@ export function mountCache() {
         ? t("cache.freed")
         : t("cache.pool", { used: last.kv_blocks_used, total: last.kv_blocks_total }),
     ];
-    if (most > MOST_CELLS) sentences.push(t("cache.more", { n: most - MOST_CELLS }));
-    setText(part("sentence"), sentences.join(" "));
+    if (most > MOST_CELLS) parts.push(t("cache.more", { n: most - MOST_CELLS }));
+    setText(part("sentence"), sentences(parts));
     readout();
   };
 }

@@ -91,7 +91,7 @@ function dispatch() {
   const next = pending;
   pending = null;
   next.sentAt = performance.now();
-  socket.send(next.request);
+  next.sent = socket.send(next.request);
 }
 
 function stop() {

@@ -51,7 +51,7 @@ class Chart {
     const raw = this.at(this.y, step.flops / seconds);
     const y = Math.round(Math.min(raw, bottom));
     if (layer === "measured") {
-      this.last[kind] = { x, y };
+      this.last[kind] = { x: Math.max(x, this.last[kind]?.x ?? 0), y };
       if (raw > bottom) this.below += 1;
     }
     const key = `${layer} ${kind} ${x} ${y}`;
@@ -67,24 +67,25 @@ class Chart {
     this.layer(layer).append(shape);
   }
 
+  /** Labels beside the last mark of their kind, on the roomier side, one never over the other. */
   label(texts) {
     const [, , left, right] = this.x;
     const [, , bottom, top] = this.y;
+    const boxes = [];
     const nodes = [];
-    let taken = null;
     for (const [kind, text] of texts) {
       const point = this.last[kind];
       if (!point) continue;
       const end = point.x > (left + right) / 2;
+      const width = text.length * (text.charCodeAt(0) > 0x2e80 ? 11 : 7.6);
+      const x = point.x + (end ? -13 : 13);
+      const from = end ? x - width : x;
       let y = point.y + (kind === "prefill" ? 17 : 4);
-      if (taken && taken.end === end && Math.abs(taken.y - y) < 16) y = taken.y + 18;
+      const hits = (box) => from < box.to && box.from < from + width && Math.abs(box.y - y) < 16;
+      if (boxes.some(hits)) y = Math.max(...boxes.filter(hits).map((box) => box.y)) + 17;
       y = Math.min(bottom - 6, Math.max(top + 12, y));
-      taken = { end, y };
-      const node = svg("text", {
-        x: point.x + (end ? -13 : 13),
-        y,
-        "text-anchor": end ? "end" : "start",
-      });
+      boxes.push({ from, to: from + width, y });
+      const node = svg("text", { x, y, "text-anchor": end ? "end" : "start" });
       node.textContent = text;
       nodes.push(node);
     }

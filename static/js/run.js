@@ -8,6 +8,7 @@ export function newRun(request) {
     id: request.request_id,
     request,
     status: "sending",
+    sent: false,
     stopping: false,
     sentAt: performance.now(),
     position: null,

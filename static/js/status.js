@@ -2,7 +2,7 @@
 
 import { median, setText } from "./dom.js";
 import { gaps, isOver, ttft } from "./run.js";
-import { has, t, time } from "./texts.js";
+import { has, sentences, t, time } from "./texts.js";
 
 const announce = document.getElementById("announce");
 
@@ -15,7 +15,7 @@ function sentence(run) {
   if (run.error) return errorText(run.error);
   if (run.done) return doneText(run);
   if (run.stopping) return t("status.stopping");
-  if (run.status === "sending") return t("status.sending");
+  if (run.status === "sending") return t(run.sent ? "status.sending" : "status.connecting");
   if (run.status === "waiting") return waitingText(run);
   if (run.preempted && run.steps.at(-1)?.phase === "prefill" && run.tokens.length) {
     return t("status.preempted", { n: run.preempted });
@@ -42,11 +42,11 @@ function errorText({ code, message, context }) {
 
 function settings(run) {
   const { seed, dtype, device, notices } = run.accepted;
-  const parts = [t("done.seed", { seed: String(seed), dtype, device })];
-  for (const notice of notices ?? []) {
-    if (has(`notice.${notice}`)) parts.push(t(`notice.${notice}`));
-  }
-  return parts.join(". ");
+  const told = notices.filter((notice) => has(`notice.${notice}`));
+  return sentences([
+    t("done.seed", { seed: String(seed), dtype, device }),
+    ...told.map((notice) => t(`notice.${notice}`)),
+  ]);
 }
 
 export function mountStatus() {
@@ -85,8 +85,8 @@ export function mountStatus() {
     if (run.error && facts) run.error.context = facts.max_context;
     const over = isOver(run);
     place.dataset.kind = run.error ? "error" : over ? "done" : "running";
-    const extra = over && run.accepted ? ` ${settings(run)}.` : "";
-    setText(line, problem ?? sentence(run) + extra);
+    const extra = run.done && run.accepted ? settings(run) : "";
+    setText(line, problem ?? sentences([sentence(run), extra]));
     again.hidden = !(run.error && !run.error.field);
     again.disabled = engineReady === false;
     problem = null;

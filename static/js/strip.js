@@ -3,7 +3,7 @@
 import { median, setText, svg } from "./dom.js";
 import { isOver, phases, ttft } from "./run.js";
 import { changed, select, store } from "./store.js";
-import { t, time, visible } from "./texts.js";
+import { sentences, t, time, visible } from "./texts.js";
 
 const MOST_BLOCKS = 600; // more steps than that share a block
 const ROW = { top: 0, height: 36 };
@@ -123,7 +123,7 @@ function company(run) {
   const last = steps.at(-1);
   const parts = [];
   if (run.dropped) parts.push(t("batch.dropped", { n: run.dropped }));
-  if (!last) return parts.join(" ");
+  if (!last) return sentences(parts);
   const shared = steps.filter((step) => step.batch > 1).length;
   if (isOver(run)) {
     const max = Math.max(...steps.map((step) => step.batch));
@@ -132,7 +132,7 @@ function company(run) {
     parts.push(last.batch > 1 ? t("batch.shared", { n: last.batch }) : t("batch.aloneNow"));
     if (last.waiting > 0) parts.push(t("batch.waiting", { n: last.waiting }));
   }
-  return parts.join(" ");
+  return sentences(parts);
 }
 
 /** Milliseconds since the prompt was sent, as long as no step has come back. */
@@ -150,6 +150,7 @@ function labels(run) {
     left = t(run.position > 1 ? "strip.waiting" : "strip.running", { time: time(elapsed(run)) });
   }
   setText(part("prefill"), left);
+  part("prefill").classList.toggle("pending", !prefill.length);
   const middle = median(decode.map((step) => step.time_ms));
   setText(
     part("decode"),

@@ -9,6 +9,9 @@ import { characters, percent, t, time, visible } from "./texts.js";
 const section = document.getElementById("text");
 const part = (name) => section.querySelector(`[data-${name}]`);
 
+/** A token without text whose piece holds bytes: a character that is not whole yet. */
+export const isPartial = (token) => !token.text && /<[0-9A-F]{2}>/.test(token.piece);
+
 export const probability = (token) => (token.logprob === null ? null : Math.exp(token.logprob));
 
 function level(p) {
@@ -22,7 +25,7 @@ function chip(token) {
   const p = probability(token);
   const node = el("span", `token ${level(p)}`, token.text);
   if (!token.text) node.classList.add("silent");
-  else if (!token.text.trim()) node.classList.add("blank");
+  else if (token.text.includes("\n") && !token.text.trim()) node.classList.add("blank");
   node.setAttribute("role", "option");
   node.setAttribute("aria-selected", "false");
   node.tabIndex = -1;
@@ -55,7 +58,9 @@ function fillCard(card, run, token) {
   const list = el("dl");
   for (const [name, value] of facts(run, token)) list.append(el("dt", "", name), el("dd", "", value));
   card.replaceChildren(title);
-  if (!token.text) card.append(el("p", "soft", t("token.card.partial")));
+  if (!token.text) {
+    card.append(el("p", "soft", t(isPartial(token) ? "token.card.partial" : "token.card.held")));
+  }
   card.append(list);
 }
 

@@ -15,6 +15,9 @@ export function t(key, values = {}) {
   });
 }
 
+/** Sentences one after the other; Chinese sets no space between them. */
+export const sentences = (list) => list.filter(Boolean).join(language.startsWith("zh") ? "" : " ");
+
 /** Whether there is a text of that name. */
 export const has = (key) => all[key] !== undefined;
 
@@ -39,6 +42,10 @@ export function significant(value) {
   const magnitude = Math.floor(Math.log10(Math.abs(value)));
   return fixed(value, Math.min(4, Math.max(0, (magnitude < 0 ? 1 : 2) - magnitude)));
 }
+
+/** Two significant digits without trailing zeros: 2.4, 60, 1,200. */
+export const about = (value) =>
+  new Intl.NumberFormat(language, { maximumSignificantDigits: 2 }).format(value);
 
 /** Milliseconds as [value, unit]: 0.042 ms, 9.81 ms, 312 ms, 12.3 s. */
 export function timeParts(ms) {
@@ -66,7 +73,7 @@ export const bandwidth = (value) => scaled(value, "B/s");
 export const percent = (value) => {
   const p = value * 100;
   if (p > 0 && p < 0.1) return "<\u202f0.1%";
-  return `${p < 10 ? significant(Number(p.toPrecision(2))) : whole(p)}%`;
+  return `${p < 10 ? about(p) : whole(p)}%`;
 };
 
 const SEGMENTER = typeof Intl.Segmenter === "function" ? new Intl.Segmenter(language) : null;

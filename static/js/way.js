@@ -3,7 +3,7 @@
 import { el, median, setText, sum } from "./dom.js";
 import { phases } from "./run.js";
 import { laneOf } from "./store.js";
-import { probability } from "./text.js";
+import { isPartial, probability } from "./text.js";
 import {
   bandwidth,
   bytes,
@@ -11,6 +11,7 @@ import {
   flops,
   percent,
   rate,
+  sentences,
   significant,
   t,
   time,
@@ -140,7 +141,7 @@ const DETAILS = {
       ratio: significant(count / n),
     });
     return [
-      line(messages ? `${text} ${t("way.tokens.chat")}` : text, "soft"),
+      line(sentences([text, messages && t("way.tokens.chat")]), "soft"),
       ...tokenChips(run),
     ];
   },
@@ -200,7 +201,7 @@ const DETAILS = {
   token(run) {
     const token = run.tokens.find((candidate) => candidate.text);
     if (!token) return null;
-    const silent = run.tokens.filter((candidate) => !candidate.text).length;
+    const silent = run.tokens.filter(isPartial).length;
     return [
       line(
         t("way.token.bytes", {
@@ -237,7 +238,11 @@ export function mountWay() {
     if (built[stage] === key) return;
     built[stage] = key;
     const place = panel(stage).querySelector("[data-facts]");
-    place.replaceChildren(...((run && DETAILS[stage](run, facts)) || [line(t("way.wait"), "soft")]));
+    const details = run && DETAILS[stage](run, facts);
+    place.replaceChildren(...(details || [line(t("way.wait"), "soft")]));
+    if (details && run.tokens.length && times(run)[stage] === null) {
+      place.append(line(t("way.missing"), "soft"));
+    }
   }
 
   let current = { run: null, facts: null };
@@ -260,7 +265,7 @@ export function mountWay() {
       setText(place.querySelector("[data-count]"), shown[stage]);
       const value = spent[stage];
       setText(place.querySelector("[data-time]"), value === null ? "—" : time(value));
-      const share = most && value ? `${(value / most) * 100}%` : "0";
+      const share = run.tokens.length && value ? `${(value / most) * 100}%` : "0";
       place.querySelector("[data-share]").style.width = share;
     }
   };

@@ -14,8 +14,9 @@ from engine.catalog.models import ModelSpec, all_models
 from engine.catalog.units import bytes_label, time_label
 from engine.errors import EngineError, UnsupportedModel
 from engine.simulator.report import SimulationReport
-from engine.simulator.scenario import Scenario, simulate
+from engine.simulator.scenario import Scenario
 from webapp.charts import StripChart, strip_chart
+from webapp.simulations import SimulationRunner
 
 CATEGORIES = (
     "cpu",
@@ -158,8 +159,8 @@ def elsewhere_form(question: Question) -> ElsewhereView:
     return ElsewhereView(question, _dense_models(), _hardware_by_category())
 
 
-def elsewhere_answer(question: Question) -> ElsewhereView:
-    """The form and the prediction, or why there is none. Simulates: not for the event loop."""
+async def elsewhere_answer(question: Question, simulations: SimulationRunner) -> ElsewhereView:
+    """The form and the prediction, or why there is none."""
     view = elsewhere_form(question)
     scenario = Scenario(
         model=question.model,
@@ -169,7 +170,7 @@ def elsewhere_answer(question: Question) -> ElsewhereView:
         output_tokens=question.output_tokens,
     )
     try:
-        report = simulate(scenario)
+        report = await simulations.run(scenario)
     except EngineError as error:
         refusal = Refusal(isinstance(error, UnsupportedModel), error.message)
         return replace(view, refusal=refusal)

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse
-from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
-from webapp.dependencies import EngineDep, PredictorDep
+from webapp.dependencies import EngineDep, PredictorDep, SimulationsDep
 from webapp.i18n import texts
 from webapp.pages.elsewhere import elsewhere_answer, elsewhere_form, read_question
 from webapp.pages.engine_view import engine_view
@@ -20,11 +19,13 @@ router = APIRouter(default_response_class=HTMLResponse, include_in_schema=False)
 
 
 @router.get("/", name="home")
-async def home(request: Request, engine: EngineDep, predictor: PredictorDep) -> HTMLResponse:
+async def home(
+    request: Request, engine: EngineDep, predictor: PredictorDep, simulations: SimulationsDep
+) -> HTMLResponse:
     """The first page: ask, watch, measure. With ``?hardware=`` it answers that form as well."""
     question = read_question(request.query_params)
     if "hardware" in request.query_params:
-        elsewhere = await run_in_threadpool(elsewhere_answer, question)
+        elsewhere = await elsewhere_answer(question, simulations)
     else:
         elsewhere = elsewhere_form(question)
     view = engine_view(engine, predictor)
@@ -72,7 +73,7 @@ async def roofline_fragment(
 
 
 @router.get("/fragments/elsewhere")
-def elsewhere_fragment(request: Request) -> HTMLResponse:
+async def elsewhere_fragment(request: Request, simulations: SimulationsDep) -> HTMLResponse:
     """The prediction for another machine or model."""
-    view = elsewhere_answer(read_question(request.query_params))
+    view = await elsewhere_answer(read_question(request.query_params), simulations)
     return render(request, "fragments/elsewhere_answer.html", {"elsewhere": view})

@@ -30,10 +30,6 @@ SCRIPT_TEXTS: dict[str, str | _Plural] = {
     "prefill": _N("prefill"),
     "decode": _N("decode"),
     "mixed": _N("mixed"),
-    "measured": _N("measured"),
-    "predicted": _N("predicted"),
-    "unknown": _N("—"),
-    "times": _N("{value}×"),
     "theme.auto": _N("Theme: auto"),
     "theme.light": _N("Theme: light"),
     "theme.dark": _N("Theme: dark"),
@@ -60,7 +56,7 @@ SCRIPT_TEXTS: dict[str, str | _Plural] = {
     ),
     "done.abort": _P("Stopped by you after {n} token.", "Stopped by you after {n} tokens."),
     "done.error": _P("The engine failed after {n} token.", "The engine failed after {n} tokens."),
-    "done.seed": _N("Seed {seed}, {dtype}, on {device}"),
+    "done.seed": _N("Seed {seed}, {dtype}, on {device}."),
     "say.start": _N("Running."),
     "say.first": _N("First token after {time}."),
     "say.done": _N("{status} Median time between tokens: {itl}. The answer: {text}"),
@@ -95,7 +91,6 @@ SCRIPT_TEXTS: dict[str, str | _Plural] = {
         "The chat template's own markers are counted too: they tell the model who speaks."
     ),
     "way.tokens.more": _P("Show {n} more", "Show {n} more"),
-    "way.tokens.chip": _N("token {n}: {piece}, id {id}"),
     "way.vectors.shape": _N("{n} × {hidden} numbers × {size} bytes = {bytes}"),
     "way.vectors.table": _N(
         "picked from a table of {vocabulary} rows, {tableBytes} in {dtype}; 0 FLOPs"
@@ -129,7 +124,8 @@ SCRIPT_TEXTS: dict[str, str | _Plural] = {
         "— : FLOPs and bytes are counted by the roofline model, which gave none for this step."
     ),
     # the two answers
-    "ttft.wait": _N("Run a prompt to measure it."),
+    "ttft.wait": _N("Being measured: the first token has not come yet."),
+    "ttft.none": _N("This run ended before its first token."),
     "ttft.parts": _N("{tokenize} cutting the text, {wait} waiting, {compute} computing."),
     "ttft.compute": _P(
         "{n} prompt token went through all {layers} layers in {steps}.",
@@ -145,18 +141,19 @@ SCRIPT_TEXTS: dict[str, str | _Plural] = {
         "machine's measured bandwidth."
     ),
     "ttft.rateUnknown": _N("That is {flops} at {rate}."),
-    "ttft.waited": _N("{wait} of it was waiting, which the prediction leaves out."),
+    "ttft.waited": _N("The prediction leaves the waiting out."),
     "ttft.mates": _N("Its prefill shared a step with other prompts."),
     "itl.wait": _N("Measured from the second token on."),
     "itl.one": _N("One token has no gap to the next: ask for a longer answer."),
-    "itl.caption": _P("median of {n} gap", "median of {n} gaps"),
-    "itl.caption.mean": _N("mean {mean} (TPOT)"),
-    "itl.bytes": _N(
-        "Each step reads all {weights} of weights again, and {kv} of KV cache, for one token of "
-        "each prompt in the batch."
+    "itl.caption": _P(", median of {n} gap", ", median of {n} gaps"),
+    "itl.weights": _N(
+        "Each step reads all weights again, and {kv} of KV cache, to write a single token."
     ),
-    "itl.rate": _N("{bytes} in {time} is {rate}: {share} of this machine's measured {bandwidth}."),
-    "itl.rateUnknown": _N("{bytes} in {time} is {rate}."),
+    "itl.rate": _N(
+        "All in all {bytes} moved in {time}: {rate}, {share} of the {bandwidth} that this machine "
+        "was measured to read."
+    ),
+    "itl.rateUnknown": _N("All in all {bytes} moved in {time}: {rate}."),
     "itl.mates": _N("{batch} prompts shared each step: the weights were read once for all."),
     "itl.spread": _N("fastest {min} · slowest {max}"),
     "itl.spread.title": _N(
@@ -168,7 +165,7 @@ SCRIPT_TEXTS: dict[str, str | _Plural] = {
     "predicted.less": _N("measured is {share} less"),
     "predicted.times": _N("measured is {ratio} times that"),
     "predicted.same": _N("measured is the same within 1%"),
-    "predicted.none": _N("predicted — : this machine has not been measured"),
+    "predicted.none": _N("no prediction: this machine has not been measured"),
     # the strip
     "strip.prefill": _P(
         "prefill · {n} token at once · {time}", "prefill · {n} tokens at once · {time}"
@@ -190,8 +187,9 @@ SCRIPT_TEXTS: dict[str, str | _Plural] = {
         "{n} prompts share each step now; the weights are read once for all of them."
     ),
     "batch.was": _P(
-        "{n} step was shared with other prompts (up to {max} at once).",
-        "{n} steps were shared with other prompts (up to {max} at once).",
+        "{n} step was shared with other prompts, up to {max} at once: the line under it marks it.",
+        "{n} steps were shared with other prompts, up to {max} at once: the line under them marks "
+        "them.",
     ),
     "batch.waiting": _P("{n} more prompt is waiting.", "{n} more prompts are waiting."),
     "batch.dropped": _P(
@@ -218,7 +216,7 @@ SCRIPT_TEXTS: dict[str, str | _Plural] = {
     "token.card.batch": _N("prompts in the step"),
     "token.card.number": _N("token {n}"),
     "token.card.partial": _N("part of a character: its text came later"),
-    "token.card.held": _N("no text of its own"),
+    "token.card.held": _N("it has no text: it ends the answer, or its text was held back"),
     "token.check.same": _P(
         "{n} character; the streamed pieces equal the whole decode.",
         "{n} characters; the streamed pieces equal the whole decode.",
