@@ -1,4 +1,4 @@
-"""Runs the scheduler's plans on the real model: batch tensors → layers → logits → sampled tokens."""
+"""Runs plans on the real model: batch tensors → layers → logits → sampled tokens."""
 
 from __future__ import annotations
 

@@ -94,7 +94,7 @@ def _attend_in_tiles(
         rows, seen = last - first, prefix + last
         # Row-major over (g, t), so that a KV head is one matrix product for all its query heads.
         queries = q_thgd[first:last].permute(1, 2, 0, 3).reshape(heads, group * rows, dim)
-        scores = torch.bmm(queries.mul_(dim**-0.5), keys_hsd[:, :seen].transpose(1, 2))
+        scores = torch.bmm(queries * dim**-0.5, keys_hsd[:, :seen].transpose(1, 2))
         future = scores.view(heads, group, rows, seen)[..., seen - rows :]
         future.add_(tile_mask[:rows, :rows])
         # softmax computes in float32 inside, whatever the dtype.

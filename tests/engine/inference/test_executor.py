@@ -1,0 +1,269 @@
+"""The executor under the real loop, and the KV cache below it."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from engine.errors import InvalidRequest, StepFailed
+from engine.inference.executor import TorchExecutor
+from engine.inference.kv_cache.paged import PagedKVCache, blocks_in_budget, kv_bytes_per_token
+from engine.inference.sampling import SamplingParams
+from engine.scheduling.events import RequestFinished, RequestPreempted, StepCompleted
+from engine.scheduling.request import FinishReason
+from engine.scheduling.scheduler import SchedulerLimits
+from tests.engine.inference.runs_for_tests import (
+    CPU,
+    GREEDY,
+    Run,
+    alone,
+    plan,
+    random_ids,
+    sequence,
+    tiny,
+    tiny_executor,
+    tiny_reference,
+)
+
+
+def test_tokens_are_those_of_full_recomputation() -> None:
+    prompt = random_ids(9, seed=1)
+    expected = tiny_reference().greedy(prompt, 40, frozenset())
+    assert alone(tiny_executor(), prompt, 40) == expected
+
+
+def test_logprobs_are_those_of_full_recomputation() -> None:
+    prompt = random_ids(9, seed=1)
+    run = Run(tiny_executor())
+    run.add("a", prompt, 10, SamplingParams(0.8, seed=5))
+    run.finish()
+    text = [*prompt, *run.tokens("a")]
+    exact = tiny_reference().logits(text).double().log_softmax(-1)
+    for index, produced in enumerate(run.produced("a")):
+        position = len(prompt) + index
+        expected = exact[position - 1, produced.token_id].item()
+        assert produced.logprob == pytest.approx(expected, abs=2e-4)
+
+
+def test_stop_token_ends_the_text() -> None:
+    prompt = random_ids(9, seed=1)
+    tokens = alone(tiny_executor(), prompt, 40)
+    stop = tokens[12]
+    expected = tokens[: tokens.index(stop) + 1]
+    assert alone(tiny_executor(), prompt, 40, stop=frozenset({stop})) == expected
+
+
+@pytest.mark.parametrize("max_tokens", [1, 5, 20])
+def test_exactly_max_tokens_are_counted(max_tokens: int) -> None:
+    run = Run(tiny_executor())
+    run.add("a", random_ids(4, seed=2), max_tokens)
+    run.finish()
+    assert len(run.tokens("a")) == max_tokens
+    (finished,) = [event for event in run.events if isinstance(event, RequestFinished)]
+    assert finished.completion_tokens == max_tokens
+    assert finished.reason is FinishReason.LENGTH
+
+
+def test_seeded_request_is_the_same_alone_and_beside_others() -> None:
+    prompt = random_ids(6, seed=3)
+    mine = SamplingParams(1.0, top_p=0.95, seed=42)
+    expected = alone(tiny_executor(), prompt, 12, mine)
+    for attempt in range(10):
+        run = Run(tiny_executor())
+        for mate in range(attempt % 4):
+            run.add(f"mate {mate}", random_ids(5 + mate, mate), 9, SamplingParams(1.0, seed=attempt))
+        run.loop.step()
+        run.add("mine", prompt, 12, mine)
+        run.finish()
+        assert run.tokens("mine") == expected
+    other = alone(tiny_executor(), prompt, 12, SamplingParams(1.0, top_p=0.95, seed=43))
+    assert other != expected
+
+
+@pytest.mark.parametrize("params", [GREEDY, SamplingParams(1.0, seed=9)])
+def test_preempted_requests_end_with_the_same_tokens(params: SamplingParams) -> None:
+    prompts = {f"r{i}": random_ids(20, seed=20 + i) for i in range(4)}
+    expected = {name: alone(tiny_executor(), ids, 60, params) for name, ids in prompts.items()}
+    run = Run(tiny_executor(num_blocks=11))
+    for name, ids in prompts.items():
+        run.add(name, ids, 60, params)
+    run.finish()
+    assert any(isinstance(event, RequestPreempted) for event in run.events)
+    assert {name: run.tokens(name) for name in prompts} == expected
+    run.scheduler.check_integrity()
+
+
+def test_stages_are_the_parts_of_a_step() -> None:
+    run = Run(tiny_executor())
+    run.add("a", random_ids(30, seed=4), 3)
+    run.finish()
+    steps = [event for event in run.events if isinstance(event, StepCompleted)]
+    for step in steps:
+        assert list(step.stages) == ["embed", "layers", "logits", "sample"]
+        assert all(seconds > 0 for seconds in step.stages.values())
+        assert sum(step.stages.values()) <= step.duration
+
+
+def test_a_chunk_that_samples_nothing_gives_no_sample() -> None:
+    executor = tiny_executor()
+    executor.add_request("a", GREEDY)
+    result = executor.execute(plan(sequence(random_ids(5, 1), table=[0], samples=False)))
+    assert result.samples == ()
+
+
+def test_samples_come_in_the_order_of_the_plan() -> None:
+    executor = tiny_executor()
+    lengths = {"short": 3, "chunk": 10, "long": 30, "middle": 17}
+    for block, (name, length) in enumerate(lengths.items()):
+        executor.add_request(name, GREEDY)
+        table = range(4 * block, 4 * block + 4)
+        executor.execute(plan(sequence(random_ids(length, block), table=table, request_id=name)))
+    parts = [
+        sequence([7], start=3, table=range(0, 4), request_id="short"),
+        sequence([8, 9], start=10, table=range(4, 8), request_id="chunk"),
+        sequence([7], start=30, table=range(8, 12), request_id="long"),
+        sequence([7], start=17, table=range(12, 16), request_id="middle"),
+    ]
+    result = executor.execute(plan(*parts))
+    assert [sample.request_id for sample in result.samples] == list(lengths)
+    for block, (sample, part) in enumerate(zip(result.samples, parts, strict=True)):
+        text = [*random_ids(part.start, block), *part.token_ids]
+        assert sample.token_id == int(tiny_reference().logits(text)[-1].argmax())
+
+
+def test_what_it_says_of_itself() -> None:
+    for dtype, itemsize in ((torch.float32, 4), (torch.bfloat16, 2)):
+        executor = TorchExecutor(tiny(dtype), num_blocks=3)
+        config = tiny().config
+        matrices = config.num_parameters - 64 * 5  # five norms, kept in float32
+        assert executor.weight_bytes == matrices * itemsize + 64 * 5 * 4
+        assert executor.kv_bytes_per_token == 2 * 2 * 2 * 16 * itemsize
+        assert (executor.num_blocks, executor.block_size) == (3, 16)
+        assert executor.dtype == str(dtype).split(".")[1]
+        assert executor.device == "cpu"
+
+
+def test_requests_are_checked_when_added_and_forgotten_when_released() -> None:
+    executor = tiny_executor()
+    with pytest.raises(InvalidRequest) as caught:
+        executor.add_request("a", SamplingParams(temperature=math.nan))
+    assert caught.value.field == "temperature"
+    executor.add_request("a", GREEDY)
+    executor.release("a")
+    executor.release("a")
+    executor.release("never seen")
+
+
+# ── failure ──────────────────────────────────────────────────────────────────────────────────
+
+
+def test_overflow_ends_its_step_and_leaves_nothing_behind() -> None:
+    executor = tiny_executor(num_blocks=8)
+    victim = random_ids(20, seed=5)
+    expected = alone(tiny_executor(), victim, 20)
+    executor.add_request("a", GREEDY)
+    for layer in executor._cache._layers_phsd:
+        layer[:, :, :5] = math.nan  # as an overflow in an earlier chunk would leave it
+    with pytest.raises(StepFailed, match="not finite"):
+        executor.execute(plan(sequence(random_ids(9, 6), start=5, table=[0, 1])))
+    assert all(layer.isfinite().all() for layer in executor._cache._layers_phsd)
+
+    # Two requests, so that the padded path reads what lies beyond the shorter one's end.
+    run = Run(executor)
+    run.add("long", random_ids(40, seed=7), 20)
+    run.add("victim", victim, 20)
+    run.finish()
+    assert run.tokens("victim") == expected
+
+
+def test_plans_that_cannot_be_run_are_refused() -> None:
+    executor = tiny_executor()
+    executor.add_request("a", GREEDY)
+    for broken in (
+        plan(),
+        plan(sequence([], table=[0])),
+        plan(sequence(random_ids(17, 1), table=[0])),
+        plan(sequence([1], start=16, table=[0])),
+    ):
+        with pytest.raises(ValueError, match="needs at least|too few blocks"):
+            executor.execute(broken)
+
+
+# ── the KV cache ─────────────────────────────────────────────────────────────────────────────
+
+
+def _cache(num_blocks: int = 6, block_size: int = 4) -> PagedKVCache:
+    return PagedKVCache(
+        tiny().config, num_blocks, dtype=torch.float32, device=CPU, block_size=block_size
+    )
+
+
+def test_kv_bytes() -> None:
+    config = tiny().config  # 2 layers, 2 KV heads of 16
+    assert kv_bytes_per_token(config, torch.float32) == 2 * 2 * 2 * 16 * 4
+    assert kv_bytes_per_token(config, torch.bfloat16) == 2 * 2 * 2 * 16 * 2
+    assert blocks_in_budget(100_000, config, torch.float32) == 100_000 // (512 * 16)
+    assert blocks_in_budget(100, config, torch.float32) == 0
+    assert _cache().nbytes == 512 * 6 * 4 == sum(x.nbytes for x in _cache()._layers_phsd)
+    with pytest.raises(ValueError, match="at least one block"):
+        _cache(num_blocks=0)
+
+
+def test_pages_keep_what_was_written() -> None:
+    cache = _cache()
+    table = [4, 0, 5]
+    kv = torch.randn(11, 2, 2, 16)
+    slots = cache.slots(table, 0, 11)
+    assert slots == [16, 17, 18, 19, 0, 1, 2, 3, 20, 21, 22]
+    cache.write(1, kv, torch.tensor(slots))
+    for length in (1, 4, 5, 11):
+        keys, values = cache.read(1, cache.locate(table, length))
+        assert torch.equal(keys, kv[:length, 0].transpose(0, 1))
+        assert torch.equal(values, kv[:length, 1].transpose(0, 1))
+    assert all(not part.any() for part in cache.read(0, cache.locate(table, 11)))
+
+
+def test_consecutive_blocks_are_read_as_a_view() -> None:
+    cache = _cache()
+    pages = cache.locate([2, 3, 4], 10)
+    assert pages.first_slot == 8
+    before = cache.read(0, pages)[0]
+    cache.write(0, torch.ones(10, 2, 2, 16), slice(8, 18))
+    assert before.eq(1).all()
+    assert cache.locate([2, 3, 0], 8).first_slot == 8  # the third block is not needed yet
+    assert cache.locate([2, 4], 8).first_slot is None
+
+
+def test_a_batch_of_pages_is_padded_with_its_own_blocks() -> None:
+    cache = _cache()
+    kv = torch.randn(24, 2, 2, 16)
+    cache.write(0, kv, slice(0, 24))
+    keys, values = cache.read_batch(0, cache.locate_batch([[5, 1, 2], [3]], 9))
+    assert keys.shape == values.shape == (2, 2, 12, 16)
+    blocks = kv.view(6, 4, 2, 2, 16)
+    for row, table in enumerate(([5, 1, 2], [3, 3, 3])):
+        expected = blocks[table].reshape(12, 2, 2, 16)
+        assert torch.equal(keys[:, row], expected[:, 0].transpose(0, 1))
+        assert torch.equal(values[:, row], expected[:, 1].transpose(0, 1))
+
+
+def test_zeroing_touches_only_the_named_blocks() -> None:
+    cache = _cache()
+    for layer in range(2):
+        cache.write(layer, torch.ones(24, 2, 2, 16), slice(0, 24))
+    cache.zero([1, 4, 1])
+    for layer in range(2):
+        keys, _ = cache.read(layer, cache.locate(range(6), 24))
+        sums = keys.view(2, 6, -1).sum((0, 2)).tolist()
+        assert [total > 0 for total in sums] == [True, False, True, True, False, True]
+
+
+def test_limits_of_the_loop_chunk_a_long_prompt() -> None:
+    prompt = random_ids(100, seed=8)
+    expected = alone(tiny_executor(), prompt, 15)
+    run = Run(tiny_executor(), SchedulerLimits(max_step_tokens=13))
+    run.add("a", prompt, 15)
+    run.finish()
+    assert run.tokens("a") == expected
