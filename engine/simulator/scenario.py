@@ -48,8 +48,8 @@ class Scenario:
         "prompt_tokens": (1, 2_000_000),
         "output_tokens": (1, 131_072),
     }
-    # The loop is run for real, one sequence and step after the other: some seconds at most.
-    MAX_SAMPLED_TOKENS: ClassVar[int] = 2**19
+    # The loop is run for real, one sequence and step after the other: two seconds at most.
+    MAX_SAMPLED_TOKENS: ClassVar[int] = 2**18
     MAX_CACHED_TOKENS: ClassVar[int] = 2**24
 
     def __post_init__(self) -> None:

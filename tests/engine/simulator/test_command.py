@@ -1,0 +1,63 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from engine.__main__ import app
+from engine.simulator.scenario import Scenario, simulate
+
+RUNNER = CliRunner()
+CHOICE = ["simulate", "--model", "llama-3.1-8b", "--hardware", "h100-sxm"]
+
+
+def test_json_is_the_document_of_the_scenario() -> None:
+    options = "--devices 2 --weights fp8 --kv fp8 --batch 4 --prompt-tokens 100 --output-tokens 8"
+    result = RUNNER.invoke(app, [*CHOICE, *options.split(), "--json"])
+    assert result.exit_code == 0
+    expected = simulate(
+        Scenario("llama-3.1-8b", "h100-sxm", 2, "fp8", "fp8", 4, 100, 8)
+    ).to_document()
+    assert json.loads(result.stdout) == json.loads(json.dumps(expected))
+
+
+def test_the_table_says_that_it_is_predicted() -> None:
+    result = RUNNER.invoke(app, CHOICE)
+    assert result.exit_code == 0
+    assert result.stdout.startswith("predicted: llama-3.1-8b on 1 × H100 SXM5 80GB")
+    for words in ("TTFT", "ITL", "16.1 GB / 15.0 GiB", "131,072 B a token", "assumptions"):
+        assert words in result.stdout
+
+
+def test_one_token_has_a_dash_for_itl() -> None:
+    result = RUNNER.invoke(app, [*CHOICE, "--output-tokens", "1"])
+    assert "— (one output token)" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        (["--model", "gpt-5"], "--model"),
+        (["--model", "deepseek-v3"], "--model"),
+        (["--hardware", "b1000"], "--hardware"),
+        (["--weights", "int3"], "--weights"),
+        (["--kv", "int3"], "--kv"),
+        (["--activations", "q4_0"], "--activations"),
+        (["--devices", "0"], "--devices"),
+        (["--batch", "-1"], "--batch"),
+        (["--batch", "many"], "--batch"),
+        (["--prompt-tokens", "1e9"], "--prompt-tokens"),
+        (["--prompt-tokens", "99999999999999999999"], "--prompt-tokens"),
+        (["--batch", "4096", "--output-tokens", "4096"], "--output-tokens"),
+    ],
+)
+def test_wrong_options_end_with_a_small_error_that_names_them(
+    options: list[str], named: str
+) -> None:
+    result = RUNNER.invoke(app, [*CHOICE, *options, "--json"])
+    assert result.exit_code == 2
+    assert result.stdout == ""
+    assert named in result.stderr
+    assert "Traceback" not in result.stderr
+    assert len(result.stderr) < 1500

@@ -1,0 +1,156 @@
+"""The document: the agreed names, and a unit, a formula and a source beside every number."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from engine.simulator.quantity import Quantity
+from engine.simulator.scenario import Scenario, simulate
+
+UNITS = {"s", "B", "FLOP", "FLOP/s", "B/s", "FLOP/B", "tokens/s", "tokens", "blocks", "slots"}
+CASES = {
+    "plain": Scenario("llama-3.1-8b", "h100-sxm"),
+    "windowed, shared": Scenario("gemma-3-27b", "l4", 3, "q4_0", "q8_0", 5, 3000, 20),
+    "no decode": Scenario("gpt2", "i9-13900k", output_tokens=1),
+    "no link": Scenario("phi-4", "m4-max", 2, "fp8", "fp8"),
+}
+
+
+@pytest.fixture(params=list(CASES.values()), ids=list(CASES), scope="module")
+def document(request: pytest.FixtureRequest) -> dict[str, Any]:
+    return json.loads(json.dumps(simulate(request.param).to_document(), allow_nan=False))
+
+
+def _quantities(value: Any, path: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
+    if isinstance(value, dict) and "value" in value:
+        yield path, value
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            yield from _quantities(item, f"{path}.{key}")
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from _quantities(item, f"{path}[{index}]")
+
+
+def _bare_numbers(value: Any) -> Iterator[object]:
+    if isinstance(value, dict):
+        if "value" not in value:
+            for item in value.values():
+                yield from _bare_numbers(item)
+    elif isinstance(value, list):
+        for item in value:
+            yield from _bare_numbers(item)
+    elif isinstance(value, int | float) and not isinstance(value, bool):
+        yield value
+
+
+def test_the_agreed_names_are_there(document: dict[str, Any]) -> None:
+    for name in ("ttft", "itl", "tokens_per_s", "ridge_point"):
+        assert "value" in document[name]
+    for name in ("weights", "kv_cache", "kv_bytes_per_token", "activations", "total", "capacity"):
+        assert document["memory"][name]["unit"] == "B"
+    assert document["memory"]["fits"]["unit"] == "bool"
+    for step in ("prefill", "decode"):
+        for name, unit in (("flops", "FLOP"), ("bytes", "B"), ("intensity", "FLOP/B")):
+            assert document[step][name]["unit"] == unit
+        assert document[step]["time"]["unit"] == "s"
+        assert document[step]["bound"]["value"] in {"compute", "memory"}
+        assert len(document[step]["operators"]) > 10
+
+
+def test_every_number_is_a_quantity_with_its_origin(document: dict[str, Any]) -> None:
+    found = list(_quantities(document))
+    assert len(found) > 100
+    for path, item in found:
+        assert set(item) == {"value", "unit", "kind", "formula", "source", "label"}, path
+        assert item["kind"] == "predicted"
+        assert item["formula"], path
+        assert item["source"], path
+        value = item["value"]
+        if item["unit"] == "bool":
+            assert isinstance(value, bool)
+        elif item["unit"] == "bound":
+            assert value in {"compute", "memory", "link"}
+        else:
+            assert item["unit"] in UNITS, path
+            assert value is None or (math.isfinite(value) and value >= 0), path
+    outside = {key: item for key, item in document.items() if key not in {"scenario", "formats"}}
+    assert not list(_bare_numbers(outside))
+
+
+def test_totals_equal_their_operators(document: dict[str, Any]) -> None:
+    devices = document["scenario"]["devices"]
+    for step in (document["prefill"], document["decode"]):
+        for name in ("flops", "bytes"):
+            total = devices * sum(item[name]["value"] for item in step["operators"])
+            assert step[name]["value"] == pytest.approx(total)
+        assert step["time"]["value"] == pytest.approx(
+            sum(item["time"]["value"] for item in step["operators"])
+        )
+        ratio = step["flops"]["value"] / step["bytes"]["value"]
+        assert step["intensity"]["value"] == pytest.approx(ratio)
+    memory = document["memory"]
+    parts = sum(memory[name]["value"] for name in ("weights", "kv_cache", "activations"))
+    assert memory["total"]["value"] == pytest.approx(parts)
+    assert memory["fits"]["value"] is (memory["total"]["value"] <= memory["capacity"]["value"])
+
+
+def test_the_run_is_echoed_and_explained(document: dict[str, Any]) -> None:
+    assert document["model"]["source"]
+    assert document["hardware"]["sources"]
+    assert all(isinstance(line, str) and line.endswith(".") for line in document["assumptions"])
+    again = simulate(Scenario(**document["scenario"])).to_document()
+    assert json.loads(json.dumps(again)) == document
+
+
+def test_floors_lie_under_the_decode_step(document: dict[str, Any]) -> None:
+    decode = document["decode"]
+    assert decode["bandwidth_floor"]["value"] <= decode["time"]["value"] * (1 + 1e-12)
+
+
+def test_one_token_has_no_itl() -> None:
+    document = simulate(CASES["no decode"]).to_document()
+    itl = document["itl"]
+    assert isinstance(itl, dict)
+    assert (itl["value"], itl["label"]) == (None, "—")
+    assert "no gap" in itl["formula"]
+
+
+def test_formulas_hold_the_values() -> None:
+    """A product written out in a formula is the value beside it."""
+    document: Any = simulate(CASES["plain"]).to_document()
+    weights = document["memory"]["weights"]
+    assert weights["formula"] == "8,030,261,248 parameters × 16 bits / 8"
+    assert weights["value"] == 8_030_261_248 * 16 / 8
+    operators = {item["name"]: item for item in document["prefill"]["operators"]}
+    flops = operators["gate and up projection"]["flops"]
+    assert flops["formula"] == "512 tokens × 2 × 4,096 × 28,672 × 32 layers"
+    assert flops["value"] == 512 * 2 * 4096 * 28_672 * 32
+    activations = document["memory"]["activations"]
+    assert activations["formula"] == "512 tokens × (4,096 + 43,008) × 2 B"
+    assert activations["value"] == 512 * (4096 + 43_008) * 2
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+def test_a_quantity_is_finite(value: float) -> None:
+    with pytest.raises(ValueError, match="finite"):
+        Quantity(value, "s", "", "")
+
+
+@pytest.mark.parametrize(
+    ("value", "unit", "text"),
+    [
+        (None, "s", "—"),
+        (True, "bool", "yes"),
+        (False, "bool", "no"),
+        ("memory", "bound", "memory"),
+        (48e9, "B", "48.0 GB / 44.7 GiB"),
+    ],
+)
+def test_labels(value: Any, unit: str, text: str) -> None:
+    assert Quantity(value, unit, "", "").label == text

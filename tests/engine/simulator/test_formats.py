@@ -1,0 +1,32 @@
+from __future__ import annotations
+
+import pytest
+
+from engine.catalog.hardware import get_hardware
+from engine.simulator.formats import resolve_formats
+
+
+@pytest.mark.parametrize(
+    ("device", "weights", "activations", "matmul", "attention", "stored"),
+    [
+        ("h100-sxm", "bf16", None, "bf16", "bf16", "bf16"),
+        ("h100-sxm", "fp16", None, "fp16", "fp16", "fp16"),
+        ("h100-sxm", "fp32", None, "fp32", "fp32", "fp32"),
+        ("h100-sxm", "tf32", None, "tf32", "tf32", "fp32"),
+        ("h100-sxm", "fp8", None, "fp8", "bf16", "bf16"),
+        ("h100-sxm", "fp8", "bf16", "bf16", "bf16", "bf16"),
+        ("h100-sxm", "int4-g128", None, "bf16", "bf16", "bf16"),
+        ("h100-sxm", "int4-g128", "fp8", "fp8", "bf16", "bf16"),
+        ("a100-80-sxm", "fp8", None, "bf16", "bf16", "bf16"),
+        ("a100-80-sxm", "int8", None, "int8", "bf16", "bf16"),
+        ("v100-sxm2-32", "bf16", None, "fp16", "fp16", "bf16"),
+        ("i9-13900k", "q4_0", None, "fp32", "fp32", "bf16"),
+    ],
+)
+def test_rates(
+    device: str, weights: str, activations: str | None, matmul: str, attention: str, stored: str
+) -> None:
+    formats = resolve_formats(get_hardware(device), weights, "bf16", activations)
+    assert (formats.matmul.used, formats.attention.used) == (matmul, attention)
+    assert formats.stored_activations.name == stored
+    assert formats.matmul.flops == get_hardware(device).dense_flops[matmul]
