@@ -56,11 +56,17 @@ def hf_chat_template(folder: Path) -> str | None:
             raise FileFormatError("chat_template.jinja is not UTF-8") from error
     template = _tokenizer_config(folder).get("chat_template")
     if isinstance(template, list):  # several, by name
-        named = {entry.get("name"): entry.get("template") for entry in template if entry}
+        named = {entry.get("name"): entry.get("template") for entry in map(_object, template)}
         template = named.get("default")
     if template is not None and not isinstance(template, str):
         raise FileFormatError("tokenizer_config.json: chat_template is not a string")
     return template
+
+
+def _object(value: Any) -> JsonObject:  # noqa: ANN401 - any JSON value
+    if not isinstance(value, dict):
+        raise FileFormatError("tokenizer_config.json: chat_template is a list of other things")
+    return value
 
 
 def _tokenizer_config(folder: Path) -> JsonObject:
@@ -94,6 +100,8 @@ def _begin_token(backend: Tokenizer, config: JsonObject) -> int | None:
     """What the tokenizer puts around an empty text: nothing, or one begin token."""
     if config.get("add_eos_token"):
         raise UnsupportedModel("tokenizer_config.json: add_eos_token is set, which is not run here")
+    backend.no_truncation()
+    backend.no_padding()
     asked = config.get("add_bos_token")
     around = backend.encode("", add_special_tokens=True).ids
     if asked is False or (asked is None and not around):
