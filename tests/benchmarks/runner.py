@@ -49,19 +49,20 @@ class Bench:
     def run(
         self, workloads: Sequence[Workload], repeats: int, say: Callable[[str], None]
     ) -> Report:
-        """Time every workload ``repeats`` times on both engines, after a round that is dropped."""
+        """Time every workload ``repeats`` times on both engines, after a warm-up."""
         load_before = os.getloadavg()[0]
         calibrations: list[Calibration] = []
         cases = [(workload, dtype) for workload in workloads for dtype in self.ours]
         timings: dict[tuple[Workload, str], list[tuple[Timing, Timing]]] = {c: [] for c in cases}
-        for turn in range(-1, repeats):
-            say("warming up" if turn < 0 else f"run {turn + 1} of {repeats}")
-            if turn >= 0:
-                calibrations.append(measure_machine(self.device))
+        say("warming up")
+        for workload, dtype in cases:
+            self._pair(workload.warm_up, dtype, ours_first=True)
+        for turn in range(repeats):
+            say(f"run {turn + 1} of {repeats}")
+            calibrations.append(measure_machine(self.device))
             for workload, dtype in cases:
                 pair = self._pair(workload, dtype, ours_first=turn % 2 == 0)
-                if turn >= 0:
-                    timings[workload, dtype].append(pair)
+                timings[workload, dtype].append(pair)
         hardware = hardware_of(calibrations)
         return Report(
             date=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from engine.scheduling.plan import SequenceShape
 
@@ -36,6 +36,11 @@ class Workload:
     def tokens(self) -> int:
         """The tokens that count: generated ones in a decode, prompt tokens in a prefill."""
         return self.batch * (self.new_tokens or self.prompt_tokens)
+
+    @property
+    def warm_up(self) -> Workload:
+        """The same with a few steps: enough to load, pack and allocate what is used."""
+        return replace(self, new_tokens=min(self.new_tokens, 4))
 
     def prompts(self, vocab_size: int) -> list[list[int]]:
         """Random token ids, the same at every call: speed does not depend on what they mean."""
@@ -79,8 +84,8 @@ class Throughput:
 
 FULL = (
     Workload(batch=1, prompt_tokens=128, new_tokens=64),
-    Workload(batch=8, prompt_tokens=128, new_tokens=64),
-    Workload(batch=32, prompt_tokens=128, new_tokens=64),
+    Workload(batch=8, prompt_tokens=128, new_tokens=32),
+    Workload(batch=32, prompt_tokens=128, new_tokens=32),
     Workload(batch=1, prompt_tokens=512),
 )
 QUICK = (
