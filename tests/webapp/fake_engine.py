@@ -66,6 +66,7 @@ class FakeEngine:
     fail_after: int | None = None
     raise_after: int | None = None
     endless: bool = False
+    letters_per_token: int = 1
     logprob: float | None = -0.5
     state: str = "ready"
     reason: str = ""
@@ -130,10 +131,11 @@ class FakeEngine:
             if count == self.fail_after:
                 yield Failed(rid, "step_failed", "the step failed")
                 return
-            piece = prompt[count % len(prompt)]
+            letter = prompt[count % len(prompt)]
+            piece = letter * self.letters_per_token
             yield self._step(rid, count, len(ids))
             yield Token(
-                rid, count, ord(piece), piece, piece, self.logprob,
+                rid, count, ord(letter), piece, piece, self.logprob,
                 None if count == 0 else 1.0, float(count), 0.01,
             )  # fmt: skip
             text += piece

@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import websockets.sync.client
 from fastapi import FastAPI
@@ -36,17 +37,15 @@ class LiveApp:
     def ws_url(self) -> str:
         return f"ws://127.0.0.1:{self.port}/ws/generate"
 
-    def connect(self, **options: object) -> ClientConnection:
+    @contextmanager
+    def connect(self, **options: Any) -> Iterator[ClientConnection]:
         """A websocket that has read its hello."""
-        connection = websockets.sync.client.connect(
-            self.ws_url,
-            compression=None,
-            max_size=None,
-            **options,  # pyright: ignore
-        )
-        hello = json.loads(connection.recv(timeout=5))
-        assert hello["type"] == "hello"
-        return connection
+        with websockets.sync.client.connect(
+            self.ws_url, compression=None, max_size=None, **options
+        ) as connection:
+            hello = json.loads(connection.recv(timeout=5))
+            assert hello["type"] == "hello"
+            yield connection
 
 
 @contextmanager

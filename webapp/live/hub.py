@@ -6,7 +6,7 @@ import asyncio
 
 import structlog
 from starlette.datastructures import Headers
-from starlette.websockets import WebSocket
+from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from webapp.admission import deny_websocket
 from webapp.engine_document import engine_document
@@ -55,6 +55,8 @@ class LiveHub:
         self._connections.add(connection)
         try:
             await connection.run()
+        except WebSocketDisconnect:
+            log.info("live_left_early")
         finally:
             self._connections.discard(connection)
 

@@ -1,7 +1,7 @@
 """The bounded outbox of one connection: a slow reader slows its own stream, and nothing else.
 
-Every event waits for its place; step events, which only describe, may be dropped instead when the
-outbox is full. A reader that takes nothing for ``stuck_s`` seconds makes the writer raise
+Every event waits for its place; step events, which only describe, are dropped instead when the
+outbox fills up. A reader that takes nothing for ``stuck_s`` seconds makes the writer raise
 ``ReaderStuck``.
 """
 
@@ -38,8 +38,11 @@ class Outbox:
         await self._queue.put((event, request_id))
 
     def offer(self, event: ServerEvent, request_id: str | None = None) -> bool:
-        """Queues an event if there is room, else drops it; whether it was queued."""
-        if self._queue.full():
+        """Queues an event while the outbox is less than half full, else drops it.
+
+        The other half is for events that may not be lost. Returns whether it was queued.
+        """
+        if self._queue.qsize() >= self._queue.maxsize // 2:
             return False
         self._queue.put_nowait((event, request_id))
         return True
