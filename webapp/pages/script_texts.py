@@ -74,6 +74,8 @@ SCRIPT_TEXTS: dict[str, str | _Plural] = {
         "the prompt or the length."
     ),
     "error.too_many_requests": _N("Too many runs at once from this page. Wait for one to end."),
+    "error.server_stopping": _N("The server is being stopped. Run it again when it is back."),
+    "error.step_failed": _N("A step of the engine failed, and this run ended with it."),
     "error.connection": _N(
         "The connection was lost, so this run ended here. It was not sent again: run it again "
         "when you like."
