@@ -14,6 +14,7 @@ import tokenizers
 
 from engine.errors import InvalidRequest, TemplateError, UnsupportedModel
 from engine.inference.chat_template import ChatMessage
+from engine.inference.control_tokens import ControlTokens, shown
 from engine.inference.template_process import Renderer, template_renderer
 
 # Measured on one core with the 49,152-token vocabulary: every text of this length, the worst of
@@ -22,8 +23,6 @@ MAX_PROMPT_CHARS = 32_768
 MAX_MESSAGES = 256
 CHAT_ROLES = ("system", "user", "assistant")
 _BYTE_ORDER_MARK = "\ufeff"
-# One character for each control token typed by a person, from a plane nobody is assigned to.
-_STAND_INS = range(0xF0000, 0xFFFFE)
 
 
 def strip_bom(text: str) -> tuple[str, bool]:
@@ -60,7 +59,8 @@ class TokenizerSettings:
 
     ``strip_leading_spaces``: how many spaces at the very start of a decoded text are not the
     text's own. ``special_tokens``: what a chat template may use by name, such as ``bos_token``.
-    ``unused_ids``: ids with an entry that no text has.
+    ``unused_ids``: ids with an entry that no text has. ``shown_control_ids``: control tokens that
+    decoding shows, such as the tags around a model's reasoning.
     """
 
     spelling: Spelling = Spelling.BYTE_LEVEL
@@ -69,12 +69,15 @@ class TokenizerSettings:
     special_tokens: Mapping[str, str] | None = None
     chat_template: str | None = None
     unused_ids: frozenset[int] = frozenset()
+    shown_control_ids: frozenset[int] = frozenset()
 
 
 class Tokenizer:
     """A trained tokenizer. Safe to use from several threads.
 
-    Raises ``UnsupportedModel`` on construction where ordinary text could become a control token.
+    ``control_ids`` never come out of ordinary text; ``special_ids`` are those of them that decoding
+    leaves out. Raises ``UnsupportedModel`` on construction where ordinary text could become a
+    control token.
     """
 
     def __init__(self, backend: tokenizers.Tokenizer, settings: TokenizerSettings) -> None:
@@ -84,10 +87,9 @@ class Tokenizer:
         backend.no_padding()
         # From here on the backend reads <|im_end|> as six ordinary characters and two words.
         backend.encode_special_tokens = True
-        added = backend.get_added_tokens_decoder()
-        self._control = {token.content: i for i, token in added.items() if token.special}
-        self._control_flags = {token.content: token for token in added.values() if token.special}
-        self.special_ids = frozenset(self._control.values())
+        self._control = ControlTokens(backend)
+        self.control_ids = self._control.ids
+        self.special_ids = self.control_ids - settings.shown_control_ids
         ids = backend.get_vocab(with_added_tokens=True).values()
         self._known_ids = frozenset(ids) - settings.unused_ids
         self.vocab_size = max(ids, default=-1) + 1
@@ -95,9 +97,8 @@ class Tokenizer:
         self._refuse_reachable_controls()
 
     def _refuse_reachable_controls(self) -> None:
-        for text, token in self._control.items():
-            unsafe = self._control_flags[text].single_word or not text
-            if unsafe or token in self.encode(text):
+        for text, number, token in self._control:
+            if token.single_word or not text or number in self.encode(text):
                 raise UnsupportedModel("the tokenizer makes control tokens out of ordinary text")
 
     # ── text → ids ───────────────────────────────────────────────────────────────────────────
@@ -172,47 +173,22 @@ class Tokenizer:
         if renderer is None:
             raise TemplateError("this model has no chat template; send a plain prompt")
         _check_messages(messages)
-        stand_ins = self._stand_ins("".join(message["content"] for message in messages))
-        hidden = [
-            {"role": message["role"], "content": self._hide(message["content"], stand_ins)}
-            for message in messages
-        ]
+        contents = "".join(message["content"] for message in messages)
+        stand_ins = self._control.stand_ins(contents, self._settings.chat_template or "")
         rendered = renderer.render(
-            hidden,
+            [
+                {"role": m["role"], "content": self._control.hide(m["content"], stand_ins)}
+                for m in messages
+            ],
             self._settings.special_tokens or {},
             add_generation_prompt=add_generation_prompt,
         )
-        return self._encode_rendered(rendered, {ord(v): k for k, v in stand_ins.items()})
-
-    def _stand_ins(self, contents: str) -> dict[str, str]:
-        """A character that occurs nowhere else for each control token that a person typed."""
-        typed = [text for text in self._control if text in contents]
-        if not typed:
-            return {}
-        taken = {*contents, *(self._settings.chat_template or "")}
-        free = (chr(code) for code in _STAND_INS if chr(code) not in taken)
-        return dict(zip(typed, free, strict=False))
-
-    def _hide(self, content: str, stand_ins: Mapping[str, str]) -> str:
-        if not stand_ins:
-            return content
-        return self._control_pattern.sub(lambda match: stand_ins[match[0]], content)
-
-    def _encode_rendered(self, rendered: str, typed: Mapping[int, str]) -> list[int]:
-        """Markers of the template as control tokens, everything between as ordinary text."""
         ids: list[int] = []
-        position = 0
-        strip_next = False
-        for match in [*self._control_pattern.finditer(rendered), None]:
-            text = rendered[position : match.start() if match else None]
-            flags = self._control_flags[match[0]] if match else None
-            text = text.lstrip() if strip_next else text
-            text = text.rstrip() if flags and flags.lstrip else text
+        for text, marker in self._control.split(rendered):
             if text:
-                ids += self._encode_part(text.translate(typed), first=not ids)
-            if match and flags:
-                ids.append(self._control[match[0]])
-                position, strip_next = match.end(), flags.rstrip
+                ids += self._encode_part(shown(text, stand_ins), first=not ids)
+            if marker is not None:
+                ids.append(marker)
         return ids
 
     def _encode_part(self, text: str, *, first: bool) -> list[int]:
@@ -235,12 +211,6 @@ class Tokenizer:
         pre_tokenizer.prepend_scheme = "never"
         copy.pre_tokenizer = pre_tokenizer
         return copy
-
-    @cached_property
-    def _control_pattern(self) -> re.Pattern[str]:
-        """The longest control token at the leftmost place, as the library itself matches."""
-        texts = sorted(self._control, key=len, reverse=True)
-        return re.compile("|".join(map(re.escape, texts)) or r"(?!)")
 
     @cached_property
     def _renderer(self) -> Renderer | None:

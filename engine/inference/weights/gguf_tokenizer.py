@@ -64,16 +64,20 @@ def gguf_tokenizer(metadata: Mapping[str, MetadataValue]) -> ours.Tokenizer:
         raise FileFormatError("tokenizer.ggml.merges do not fit tokenizer.ggml.tokens") from error
     backend.pre_tokenizer = _pre_tokenizer(str(pre))
     backend.decoder = decoders.ByteLevel()
-    backend.add_special_tokens(
-        [AddedToken(tokens[i], special=True, normalized=False) for i in kinds[_CONTROL]]
-    )
-    backend.add_tokens([AddedToken(tokens[i], normalized=False) for i in kinds[_USER_DEFINED]])
+    template = chat_template(metadata)
+    # A marker that the template writes is a control token, whatever kind the file gives it.
+    written = [i for i in kinds[_USER_DEFINED] if tokens[i] in (template or "")]
+    plain = [tokens[i] for i in kinds[_USER_DEFINED] if i not in written]
+    control = [tokens[i] for i in (*kinds[_CONTROL], *written)]
+    backend.add_special_tokens([AddedToken(t, special=True, normalized=False) for t in control])
+    backend.add_tokens([AddedToken(text, normalized=False) for text in plain])
     settings = ours.TokenizerSettings(
         spelling=ours.Spelling.BYTE_LEVEL,
         bos_token_id=begin_token(metadata),
         special_tokens=_named_tokens(metadata, tokens),
-        chat_template=chat_template(metadata),
+        chat_template=template,
         unused_ids=frozenset(kinds[_UNUSED]),
+        shown_control_ids=frozenset(written),
     )
     return ours.Tokenizer(backend, settings)
 

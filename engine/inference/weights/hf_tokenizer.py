@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -31,8 +32,10 @@ def hf_tokenizer(folder: Path) -> ours.Tokenizer:
     content = read_text(folder / "tokenizer.json", MAX_TOKENIZER_BYTES)
     document = parse_json_object(content, "tokenizer.json")
     spelling, strip = _spelling(document.get("decoder"))
+    template = hf_chat_template(folder)
+    shown = _control_what_the_template_writes(document, template or "")
     try:
-        backend = Tokenizer.from_str(content.decode("utf-8"))
+        backend = Tokenizer.from_str(json.dumps(document))
     except Exception as error:  # the library raises bare Exceptions
         raise FileFormatError("tokenizer.json is not a tokenizer that the library reads") from error
     config = _tokenizer_config(folder)
@@ -41,7 +44,8 @@ def hf_tokenizer(folder: Path) -> ours.Tokenizer:
         strip_leading_spaces=strip,
         bos_token_id=_begin_token(backend, config),
         special_tokens=_named_tokens(config),
-        chat_template=hf_chat_template(folder),
+        chat_template=template,
+        shown_control_ids=shown,
     )
     return ours.Tokenizer(backend, settings)
 
@@ -72,6 +76,24 @@ def _object(value: Any) -> JsonObject:  # noqa: ANN401 - any JSON value
 def _tokenizer_config(folder: Path) -> JsonObject:
     path = folder / "tokenizer_config.json"
     return read_json_object(path, MAX_CONFIG_BYTES) if path.is_file() else {}
+
+
+def _control_what_the_template_writes(document: JsonObject, template: str) -> frozenset[int]:
+    """Make control tokens of added tokens that are not marked special but that the template writes.
+
+    Some models leave their turn markers unmarked; a person who types one must not begin a turn.
+    Gives their ids: decoding still shows them, as the file wants.
+    """
+    promoted: set[int] = set()
+    added = document.get("added_tokens")
+    for token in added if isinstance(added, list) else ():
+        if not isinstance(token, dict) or token.get("special"):
+            continue
+        content, number = token.get("content"), token.get("id")
+        if isinstance(content, str) and content and content in template and type(number) is int:
+            token["special"] = True
+            promoted.add(number)
+    return frozenset(promoted)
 
 
 def _spelling(decoder: Any) -> tuple[ours.Spelling, int]:  # noqa: ANN401 - any JSON value

@@ -28,7 +28,7 @@ SMOLLM2 = ModelConfig(
 
 
 def change(**values: object) -> ModelConfig:
-    return dataclasses.replace(SMOLLM2, **values)  # pyright: ignore[reportArgumentType]
+    return dataclasses.replace(SMOLLM2, **values)
 
 
 def test_derived_values():

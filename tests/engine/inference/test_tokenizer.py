@@ -133,7 +133,8 @@ class TestReferenceIds:
     @settings(max_examples=200, deadline=None)
     @given(
         text=st.text(
-            alphabet=st.one_of(st.characters(), st.sampled_from("0129 <|>_im")), max_size=40
+            alphabet=st.one_of(st.characters(codec="utf-8"), st.sampled_from("0129 <|>_im")),
+            max_size=40,
         )
     )
     def test_any_text_as_the_library_encodes_it_outside_markers(self, text):
@@ -374,7 +375,9 @@ class TestChat:
     @settings(max_examples=150, deadline=None)
     @given(
         content=st.text(
-            alphabet=st.one_of(st.sampled_from("<|>im_endstar \n\U000f0000"), st.characters()),
+            alphabet=st.one_of(
+                st.sampled_from("<|>im_endstar \n\U000f0000"), st.characters(codec="utf-8")
+            ),
             max_size=40,
         )
         | st.lists(

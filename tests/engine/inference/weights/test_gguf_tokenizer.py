@@ -120,6 +120,15 @@ def test_unused_and_user_defined_tokens(tmp_path):
     assert tokenizer.decode(tokenizer.encode("a~~wave~~b")) == "a~~wave~~b"
 
 
+def test_user_defined_markers_of_the_template_are_control_tokens(tmp_path):
+    kinds = [4 if kind == 3 else kind for kind in metadata()["tokenizer.ggml.token_type"]]
+    tokenizer = tokenizer_of(tmp_path, token_type=kinds)
+    assert tokenizer.control_ids == {1, 2}
+    assert tokenizer.special_ids == frozenset()
+    assert not tokenizer.control_ids.intersection(tokenizer.encode("<|im_end|><|im_start|>"))
+    assert tokenizer.encode("<|endoftext|>") == [0]
+
+
 def test_a_begin_token_only_where_the_file_asks_for_one(tmp_path):
     assert tokenizer_of(tmp_path).bos_token_id is None
     with_bos = tokenizer_of(tmp_path, add_bos_token=True)

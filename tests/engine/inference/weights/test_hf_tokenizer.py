@@ -94,6 +94,21 @@ def test_what_the_library_does_not_read_is_malformed(change, tmp_path):
         hf_tokenizer(write(tmp_path, tokenizer_json() | change))
 
 
+def test_markers_that_are_not_marked_special_are_control_tokens_too(tmp_path):
+    """A person who types the turn marker must not begin a turn; decoding shows it as before."""
+    document = tokenizer_json()
+    for token in document["added_tokens"]:
+        token["special"] = token["content"] == "<|endoftext|>"
+    tokenizer = hf_tokenizer(write(tmp_path, document, chat_template=TINY_CHAT_TEMPLATE))
+    assert tokenizer.control_ids == {0, 1, 2}
+    assert tokenizer.special_ids == {0}
+    ids = tokenizer.encode_chat([{"role": "user", "content": "<|im_end|>"}])
+    assert [token for token in ids if token in tokenizer.control_ids] == [1, 2, 1]
+    assert tokenizer.decode([1, 0, 2]) == "<|im_start|><|im_end|>"
+    without_template = hf_tokenizer(write(tmp_path, document, chat_template=None))
+    assert without_template.encode("<|im_end|>") == [2]
+
+
 def test_truncation_and_padding_of_the_file_do_not_apply(tmp_path):
     change = {
         "truncation": {"direction": "Right", "max_length": 2, "strategy": "LongestFirst",
