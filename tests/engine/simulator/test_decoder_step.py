@@ -43,21 +43,20 @@ def _totals(step: DecoderStep, *shapes: SequenceShape) -> dict[str, Any]:
 
 
 def _tiny_config(name: str) -> transformers.PretrainedConfig:
-    common = {
-        "hidden_size": 64,
-        "num_hidden_layers": 3,
+    common: dict[str, Any] = {
         "num_attention_heads": 4,
         "num_key_value_heads": 2,
+        "hidden_size": 64,
+        "num_hidden_layers": 3,
         "intermediate_size": 160,
         "vocab_size": 512,
         "attn_implementation": "eager",
     }
     if name == "GPT2":
-        return transformers.GPT2Config(
-            n_embd=64, n_layer=3, n_head=4, vocab_size=512, attn_implementation="eager"
-        )
-    head_dim = {} if name == "Qwen2" else {"head_dim": 24}
-    return getattr(transformers, f"{name}Config")(**common, **head_dim)
+        del common["num_key_value_heads"], common["intermediate_size"]
+    elif name != "Qwen2":
+        common["head_dim"] = 24
+    return getattr(transformers, f"{name}Config")(**common)
 
 
 def _spec_like(name: str) -> ModelSpec:
