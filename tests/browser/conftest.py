@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -16,7 +17,8 @@ from tests.webapp.fake_engine import FakeEngine
 from tests.webapp.live_server import LiveApp, running_app, wait_for
 from webapp.settings import Settings
 
-CHROMIUM = "/usr/bin/chromium"
+# The system's own: Playwright's browsers would be another download.
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))))
 ARGUMENTS = [
     "--no-sandbox",
     "--disable-gpu",
