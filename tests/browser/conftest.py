@@ -18,7 +18,8 @@ from tests.webapp.live_server import LiveApp, running_app, wait_for
 from webapp.settings import Settings
 
 # The system's own: Playwright's browsers would be another download.
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))))
+_NAMES = ("chromium", "chromium-browser", "google-chrome")
+CHROMIUM = next(filter(None, map(shutil.which, _NAMES)), _NAMES[0])
 ARGUMENTS = [
     "--no-sandbox",
     "--disable-gpu",
