@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 from collections.abc import Sequence
 
@@ -39,6 +40,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except CannotListen as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
+    except KeyboardInterrupt:
+        return 128 + signal.SIGINT  # the server has shut down; this is how it says why
     return 0
 
 

@@ -1,7 +1,7 @@
-"""What is let in at all: hosts, origins, body sizes, media types and JSON. Pure ASGI.
+"""What is let in at all: hosts, origins and bodies. Pure ASGI.
 
-Nothing behind these classes sees a request for another host, a body that is too large or too
-slow, or a document that is not strict JSON.
+Nothing behind these classes sees a request for another host, an unsafe one from another site, or a
+body that is too large or too slow.
 """
 
 from __future__ import annotations
@@ -13,9 +13,8 @@ from starlette.datastructures import Headers
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from webapp import json_codec
 from webapp.origins import HostPolicy, OriginPolicy
-from webapp.problems import FieldError, ProblemResponse
+from webapp.problems import ProblemResponse
 from webapp.security_headers import CSP_REPORT_PATH
 
 UNSAFE_METHODS = frozenset({"POST", "PUT", "PATCH", "DELETE"})
@@ -68,9 +67,7 @@ class AllowedHosts:
 class BodyRules:
     """Reads and checks the body of unsafe methods before anything else does.
 
-    Other sites' pages are refused (403), as are bodies that are too large (413) or too slow (408),
-    and under ``/api/`` every type but ``application/json`` (415) and every document that is not
-    strict JSON (400).
+    Other sites' pages are refused (403), as are bodies that are too large (413) or too slow (408).
     """
 
     def __init__(
@@ -88,27 +85,21 @@ class BodyRules:
         body = await self._read(receive)
         if body is None:
             return  # the client left before its body was complete
-        refusal = body if isinstance(body, ProblemResponse) else self._refuse(scope, body)
+        refusal = body if isinstance(body, ProblemResponse) else self._refuse(scope)
         if refusal is not None:
             await refusal(scope, receive, send)
         elif isinstance(body, bytes):
             await self.app(scope, _replay(body, receive), send)
 
-    def _refuse(self, scope: Scope, body: bytes) -> ProblemResponse | None:
+    def _refuse(self, scope: Scope) -> ProblemResponse | None:
         headers = Headers(scope=scope)
         path = scope["path"].removeprefix(scope.get("root_path", ""))
         # Browsers send reports with the origin of the page or "null"; they change nothing.
-        if path != CSP_REPORT_PATH and not self.origins.allows(headers, scope["scheme"]):
-            return ProblemResponse(
-                403, "origin_not_allowed", "This method is not open to pages of other sites."
-            )
-        if not path.startswith("/api/"):
+        if path == CSP_REPORT_PATH or self.origins.allows(headers, scope["scheme"]):
             return None
-        if not _is_json(headers.get("content-type", "")):
-            return ProblemResponse(
-                415, "unsupported_media_type", "Send the body as application/json in UTF-8."
-            )
-        return _check_json(body)
+        return ProblemResponse(
+            403, "origin_not_allowed", "This method is not open to pages of other sites."
+        )
 
     async def _read(self, receive: Receive) -> bytes | ProblemResponse | None:
         """The body, or why there is none.
@@ -158,26 +149,6 @@ async def deny_websocket(
         await response(scope, receive, send)
     else:
         await send({"type": "websocket.close", "code": 1008, "reason": ""})
-
-
-def _is_json(content_type: str) -> bool:
-    media_type, _, parameters = content_type.partition(";")
-    if media_type.strip().lower() != "application/json":
-        return False
-    for parameter in parameters.split(";"):
-        name, _, value = parameter.partition("=")
-        if name.strip().lower() == "charset" and value.strip(' "').lower() not in ("utf-8", "utf8"):
-            return False
-    return True
-
-
-def _check_json(body: bytes) -> ProblemResponse | None:
-    try:
-        json_codec.loads(body)
-    except json_codec.JsonRefused as refused:
-        errors = [FieldError(refused.pointer, refused.code, refused.detail)]
-        return ProblemResponse(400, refused.code, refused.detail, errors)
-    return None
 
 
 def _replay(body: bytes, receive: Receive) -> Callable[[], Awaitable[Message]]:

@@ -41,7 +41,7 @@ class LiveServer(uvicorn.Server):
 
 
 def serve(settings: Settings) -> None:
-    """Serves until SIGINT or SIGTERM.
+    """Serves until SIGINT or SIGTERM; then, after an orderly end, the signal takes its effect.
 
     Raises:
         CannotListen: the port is taken, or the host is no address of this machine.

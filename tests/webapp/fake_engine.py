@@ -80,6 +80,8 @@ class FakeEngine:
 
     async def start(self) -> None:
         self.started = True
+        if self.state == "stopped":
+            self.state = "ready"
 
     async def stop(self) -> None:
         self.started = False

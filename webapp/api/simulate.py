@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from fastapi import APIRouter, Response
 
+from webapp.api.strict_route import StrictJsonRoute
 from webapp.dependencies import SimulationsDep
 from webapp.problems import JsonResponse
 from webapp.schemas.problem import problem_responses
 from webapp.schemas.simulate import SimulateRequest, SimulationDocument
 
-router = APIRouter(tags=["simulator"])
+router = APIRouter(tags=["simulator"], route_class=StrictJsonRoute)
 
 
 @router.post(

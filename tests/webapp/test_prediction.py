@@ -1,0 +1,155 @@
+"""The prediction beside a real step: only what was calibrated, for the engine that runs."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+
+import pytest
+
+from engine.catalog.this_machine import Calibration, save_calibration, this_machine
+from engine.inference.messages import EngineInfo
+from engine.scheduling.plan import SequenceShape
+from engine.simulator.step_cost import StepCostModel
+from tests.webapp.fake_engine import INFO
+from webapp.prediction import RequestPrediction, StepPrediction, StepPredictor, model_spec
+
+CALIBRATION = Calibration(
+    bandwidth_bytes_per_s=10e9,
+    flops_per_s={"fp32": 1e11, "bf16": 2e11},
+    memory_bytes=8 * 10**9,
+    device_name=INFO.device_name,
+    device_kind=INFO.device,
+    torch_version=INFO.torch_version,
+    threads=INFO.threads,
+    date="2026-01-01T00:00:00+00:00",
+)
+PREFILL = ((0, 40, True),)
+DECODE = ((40, 1, True), (7, 1, True))
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock(state_dir: object) -> Clock:
+    return Clock()
+
+
+def test_nothing_without_calibration(clock: Clock) -> None:
+    predictor = StepPredictor(clock)
+    assert predictor.predict(INFO, "float32", PREFILL) is None
+    assert not predictor.calibrated(INFO)
+
+
+def test_equals_the_cost_model(clock: Clock) -> None:
+    save_calibration(CALIBRATION)
+    predictor = StepPredictor(clock)
+    hardware = this_machine()
+    assert hardware is not None
+    assert predictor.calibrated(INFO)
+    for dtype, name in (("float32", "fp32"), ("bfloat16", "bf16")):
+        model = StepCostModel(model_spec(INFO), hardware, weights=name, kv=name)
+        for shapes in (PREFILL, DECODE):
+            cost = model.cost([SequenceShape(*shape) for shape in shapes])
+            prediction = predictor.predict(INFO, dtype, shapes)
+            assert prediction == StepPrediction(
+                cost.time, cost.flops, cost.bytes, cost.flops / cost.bytes, cost.bound.value
+            )
+
+
+def test_decode_of_one_token_reads_the_weights_once(clock: Clock) -> None:
+    save_calibration(CALIBRATION)
+    prediction = StepPredictor(clock).predict(INFO, "float32", ((0, 1, True),))
+    assert prediction is not None
+    spec = model_spec(INFO)
+    weights = spec.num_streamed_parameters * 4
+    assert weights < prediction.bytes < 1.2 * weights
+    assert prediction.bound == "memory"
+    assert prediction.time_s == pytest.approx(prediction.bytes / 10e9, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    "info",
+    [
+        replace(INFO, device="cuda"),
+        replace(INFO, device_name="another processor"),
+        None,
+    ],
+)
+def test_nothing_for_another_device(clock: Clock, info: EngineInfo | None) -> None:
+    save_calibration(CALIBRATION)
+    predictor = StepPredictor(clock)
+    assert predictor.predict(info, "float32", PREFILL) is None
+    assert not predictor.calibrated(info)
+
+
+def test_an_unknown_dtype_and_an_empty_batch_have_none(clock: Clock) -> None:
+    save_calibration(CALIBRATION)
+    predictor = StepPredictor(clock)
+    assert predictor.predict(INFO, "float8", PREFILL) is None
+    assert predictor.predict(INFO, "float32", ()) is None
+
+
+def test_a_new_calibration_is_taken_up(clock: Clock) -> None:
+    predictor = StepPredictor(clock)
+    assert predictor.predict(INFO, "float32", PREFILL) is None
+    save_calibration(CALIBRATION)
+    clock.now = 0.5
+    assert predictor.predict(INFO, "float32", PREFILL) is None, "looked at once a second"
+    clock.now = 2.0
+    first = predictor.predict(INFO, "float32", PREFILL)
+    save_calibration(replace(CALIBRATION, bandwidth_bytes_per_s=5e9))
+    clock.now = 4.0
+    second = predictor.predict(INFO, "float32", PREFILL)
+    assert first is not None
+    assert second is not None
+    assert second.time_s > first.time_s
+
+
+def test_an_unreadable_calibration_is_none(clock: Clock) -> None:
+    save_calibration(CALIBRATION).write_text("{")
+    assert StepPredictor(clock).predict(INFO, "float32", PREFILL) is None
+
+
+def test_a_restarted_engine_may_run_another_model(clock: Clock) -> None:
+    save_calibration(CALIBRATION)
+    predictor = StepPredictor(clock)
+    small = predictor.predict(INFO, "float32", PREFILL)
+    deeper = replace(INFO, model={**INFO.model, "num_layers": 4})
+    large = predictor.predict(deeper, "float32", PREFILL)
+    assert small is not None
+    assert large is not None
+    assert large.flops > small.flops
+
+
+def test_is_cheap(clock: Clock) -> None:
+    save_calibration(CALIBRATION)
+    predictor = StepPredictor(clock)
+    steps = [tuple((length + i, 1, True) for i in range(16)) for length in range(400)]
+    for shapes in steps:
+        predictor.predict(INFO, "float32", shapes)
+    began = time.perf_counter()
+    for _ in range(16):
+        predictor.predict(INFO, "float32", steps[-1])
+    assert time.perf_counter() - began < 0.05
+
+
+def test_a_request_adds_up_its_own_steps() -> None:
+    request = RequestPrediction()
+    assert (request.ttft_ms, request.itl_ms) == (None, None)
+    for samples, seconds in ((False, 0.3), (True, 0.2), (True, 0.01), (False, 0.02), (True, 0.01)):
+        request.add(samples, StepPrediction(seconds, 1, 1, 1, "memory"))
+    assert request.ttft_ms == pytest.approx(500)
+    assert request.itl_ms == pytest.approx((10 + 30) / 2)
+
+
+def test_one_unknown_step_makes_the_sums_unknown() -> None:
+    request = RequestPrediction()
+    request.add(True, StepPrediction(0.1, 1, 1, 1, "memory"))
+    request.add(True, None)
+    assert (request.ttft_ms, request.itl_ms) == (None, None)
