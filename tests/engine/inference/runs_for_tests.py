@@ -1,4 +1,4 @@
-"""Small models, plans by hand and runs through the real loop, shared by the tests of this folder."""
+"""Small models, plans by hand and runs through the real loop: shared by tests of the engine."""
 
 from __future__ import annotations
 
@@ -76,9 +76,7 @@ def logits(
 class Run:
     """A loop over an executor that keeps what it told."""
 
-    def __init__(
-        self, executor: TorchExecutor, limits: SchedulerLimits | None = None
-    ) -> None:
+    def __init__(self, executor: TorchExecutor, limits: SchedulerLimits | None = None) -> None:
         pool = BlockPool(executor.num_blocks, executor.block_size)
         self.events: list[Event] = []
         self.executor = executor

@@ -22,6 +22,8 @@ from tests.engine.inference.runs_for_tests import (
     tiny_reference,
 )
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 
 def test_eight_prompts_that_join_at_different_steps() -> None:
     prompts = {f"r{i}": random_ids(3 + 11 * i, seed=i) for i in range(8)}

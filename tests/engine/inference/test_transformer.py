@@ -33,6 +33,8 @@ from tests.engine.inference.runs_for_tests import (
     tiny_reference,
 )
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 DTYPES = [torch.float32, torch.bfloat16]
 
 
