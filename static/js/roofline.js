@@ -67,20 +67,20 @@ class Chart {
     this.layer(layer).append(shape);
   }
 
-  /** Labels beside the last mark of their kind, on the roomier side, one never over the other. */
+  /** Labels right of the last mark of their kind, or under it; none stands over another. */
   label(texts) {
-    const [, , left, right] = this.x;
+    const [, , , right] = this.x;
     const [, , bottom, top] = this.y;
     const boxes = [];
     const nodes = [];
     for (const [kind, text] of texts) {
       const point = this.last[kind];
       if (!point) continue;
-      const end = point.x > (left + right) / 2;
       const width = text.length * (text.charCodeAt(0) > 0x2e80 ? 11 : 7.6);
-      const x = point.x + (end ? -13 : 13);
+      const end = point.x + 13 + width > right;
+      const x = end ? right : point.x + 13;
       const from = end ? x - width : x;
-      let y = point.y + (kind === "prefill" ? 17 : 4);
+      let y = point.y + (end ? 24 : kind === "prefill" ? 17 : 4);
       const hits = (box) => from < box.to && box.from < from + width && Math.abs(box.y - y) < 16;
       if (boxes.some(hits)) y = Math.max(...boxes.filter(hits).map((box) => box.y)) + 17;
       y = Math.min(bottom - 6, Math.max(top + 12, y));

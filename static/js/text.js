@@ -4,7 +4,7 @@ import { el, setText } from "./dom.js";
 import { isOver } from "./run.js";
 import { rove } from "./roving.js";
 import { select, store } from "./store.js";
-import { characters, percent, t, time, visible } from "./texts.js";
+import { characters, percent, sentences, t, time, visible } from "./texts.js";
 
 const section = document.getElementById("text");
 const part = (name) => section.querySelector(`[data-${name}]`);
@@ -111,7 +111,10 @@ export function mountText() {
     const same = place.textContent === text;
     setText(
       part("check"),
-      t(same ? "token.check.same" : "token.check.different", { n: characters(text) }),
+      sentences([
+        t(same ? "token.check.same" : "token.check.different", { n: characters(text) }),
+        tail.endsWith("\ufffd") && t("token.check.cut"),
+      ]),
     );
   }
 

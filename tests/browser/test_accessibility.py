@@ -33,12 +33,11 @@ def test_axe(
     page.click("#more")
     run(page, "Is it slow to start, or slow to stream?", tokens=30)
     page.locator("#elsewhere-answer .guess").first.wait_for()
-    for stage in ("tokens", "vectors", "layers", "choices", "token"):
-        page.click(f"#stage-{stage}")
-        assert violations(page) == []
     page.locator("#steps summary").click()
     page.focus(".token >> nth=3")
-    assert violations(page) == []
+    for stage in ("tokens", "layers"):
+        page.evaluate("id => document.getElementById(id).click()", f"stage-{stage}")
+        assert violations(page) == []
 
 
 def test_reduced_motion_moves_nothing(fake_server: LiveApp, open_page: OpenPage) -> None:

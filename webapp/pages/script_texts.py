@@ -223,6 +223,7 @@ SCRIPT_TEXTS: dict[str, str | _Plural] = {
         "{n} character; the streamed pieces equal the whole decode.",
         "{n} characters; the streamed pieces equal the whole decode.",
     ),
+    "token.check.cut": _N("It was cut off inside a character, which is shown as �."),
     "token.check.different": _N("The streamed pieces differ from the whole decode."),
     "token.name": _N("{piece}, {p}"),
     # the KV cache
