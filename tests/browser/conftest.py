@@ -49,7 +49,7 @@ def browser(playwright: Playwright) -> Iterator[Browser]:
 def _model_server(model: str) -> Iterator[LiveApp]:
     settings = Settings(model=model, kv_tokens=8192, calibrate="never")
     engine = EngineClient(settings.engine_options)
-    with running_app(settings, engine) as server:  # pyright: ignore[reportArgumentType]
+    with running_app(settings, engine) as server:
         wait_for(lambda: engine.state is EngineState.READY, READY_S)
         yield server
 

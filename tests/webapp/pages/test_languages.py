@@ -39,9 +39,10 @@ def translations() -> dict[MessageId, tuple[str, ...]]:
         if not message.id:
             continue
         assert not message.fuzzy, message.id
-        single = isinstance(message.id, str)
-        key = message.id if isinstance(message.id, str) else tuple(message.id)
-        found[key] = (str(message.string),) if single else tuple(message.string)
+        if isinstance(message.id, str):
+            found[message.id] = (str(message.string),)
+        else:
+            found[tuple(str(part) for part in message.id)] = tuple(map(str, message.string or ()))
     return found
 
 
