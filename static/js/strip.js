@@ -13,8 +13,13 @@ const MATES = { top: 53, height: 3 };
 const section = document.getElementById("strip");
 const part = (name) => section.querySelector(`[data-${name}]`);
 
-/** Phase of a step as words and as a class: own phase, or mixed with others' prefill. */
-export const kindOf = (step) => (step.step_phase === "mixed" ? "mixed" : step.phase);
+const isMixed = (step) => step.step_phase === "mixed";
+
+/** What kind of step it was as a whole: prefill, decode, or mixed. */
+export const kindOf = (step) => (isMixed(step) ? "mixed" : step.phase);
+
+/** This prompt's own phase in words, and whether others were in the other one. */
+export const phaseText = (step) => t(isMixed(step) ? `${step.phase}.mixed` : step.phase);
 
 class Drawing {
   constructor(picture) {
@@ -56,7 +61,7 @@ class Drawing {
     const width = last.start_ms + last.time_ms - first.start_ms;
     this.layers.blocks.append(
       svg("rect", {
-        class: `block ${kindOf(first)}`,
+        class: `block ${first.phase} ${isMixed(first) ? "mixed" : ""}`,
         x: first.start_ms,
         y: ROW.top,
         width,
@@ -104,7 +109,7 @@ function readout(run, index) {
     t("strip.step", {
       n: index + 1,
       total: run.steps.length,
-      phase: t(kindOf(step)),
+      phase: phaseText(step),
       time: time(step.time_ms),
       start: time(step.start_ms),
     }),
@@ -145,7 +150,8 @@ function labels(run) {
   const spent = prefill.reduce((total, step) => total + step.time_ms, 0);
   let left = "";
   if (prefill.length) {
-    left = t("strip.prefill", { n: run.accepted.prompt_tokens, time: time(spent) });
+    const values = { n: run.accepted.prompt_tokens, steps: prefill.length, time: time(spent) };
+    left = t(prefill.length > 1 ? "strip.prefillSteps" : "strip.prefill", values);
   } else if (!isOver(run)) {
     left = t(run.position > 1 ? "strip.waiting" : "strip.running", { time: time(elapsed(run)) });
   }

@@ -1,7 +1,7 @@
 // The table twin of strip and roofline: a page of steps at a time, so that it stays small.
 
 import { el, setText } from "./dom.js";
-import { kindOf } from "./strip.js";
+import { phaseText } from "./strip.js";
 import { changed, store } from "./store.js";
 import { bandwidth, rate, significant, t, time, whole } from "./texts.js";
 
@@ -11,12 +11,12 @@ const part = (name) => place.querySelector(`[data-${name}]`);
 
 function row(step, index) {
   const known = step.flops !== null;
-  const node = el("tr", kindOf(step));
+  const node = el("tr", step.phase);
   const head = el("th", "", whole(index + 1));
   head.scope = "row";
   node.append(head);
   for (const text of [
-    t(kindOf(step)),
+    phaseText(step),
     whole(step.batch),
     whole(step.tokens),
     time(step.time_ms),

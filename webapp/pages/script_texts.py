@@ -30,6 +30,8 @@ SCRIPT_TEXTS: dict[str, str | _Plural] = {
     "prefill": _N("prefill"),
     "decode": _N("decode"),
     "mixed": _N("mixed"),
+    "prefill.mixed": _N("prefill, beside decode of others"),
+    "decode.mixed": _N("decode, beside prefill of others"),
     "theme.auto": _N("Theme: auto"),
     "theme.light": _N("Theme: light"),
     "theme.dark": _N("Theme: dark"),
@@ -172,6 +174,7 @@ SCRIPT_TEXTS: dict[str, str | _Plural] = {
     "strip.prefill": _P(
         "prefill · {n} token at once · {time}", "prefill · {n} tokens at once · {time}"
     ),
+    "strip.prefillSteps": _N("prefill · {n} tokens in {steps} steps · {time}"),
     "strip.decode": _P("{n} decode step · {time}", "{n} decode steps · {time} each (median)"),
     "strip.waiting": _N("waiting · {time}"),
     "strip.running": _N("running · {time}"),
