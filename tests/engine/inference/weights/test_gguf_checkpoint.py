@@ -209,7 +209,8 @@ def test_impossible_numbers_are_refused(key, value, tmp_path):
 
 
 def test_the_default_file_is_bit_identical_to_the_package():
-    """All 272 tensors of the real model, and the number of its parameters."""
+    """All 272 tensors of the real model lie where the package finds them; three layers, the
+    embedding and the last norm are compared weight by weight (the package is slow)."""
     path = installed_file(SMOLLM2)
     assert path is not None
     ours = open_checkpoint(path)
@@ -226,6 +227,10 @@ def test_the_default_file_is_bit_identical_to_the_package():
     for name, tensor in theirs.items():
         parts = name.removesuffix(".weight").split(".")
         ours_name = file_names.get(parts[0]) or f"layers.{parts[1]}.{layer[parts[2]]}"
+        stored = ours.tensors[ours_name].stored
+        np.testing.assert_array_equal(stored, np.asarray(tensor.data).view(np.uint8).ravel())
+        if parts[0] == "blk" and parts[1] not in ("0", "14", "29"):
+            continue
         values = ours.tensor(ours_name)
         expected = gguf.quants.dequantize(tensor.data, tensor.tensor_type).reshape(values.shape)
         if parts[-1] in ("attn_q", "attn_k"):

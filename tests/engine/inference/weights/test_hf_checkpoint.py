@@ -177,6 +177,8 @@ class TestTied:
         ("rope_scaling", {"type": "linear", "factor": 2.0}),
         ("rope_scaling", {"rope_type": "llama3", "factor": 8.0, "rope_theta": 5e5}),
         ("rope_parameters", {"rope_type": "yarn", "factor": 4.0}),
+        ("rope_parameters", {"rope_type": "dynamic"}),
+        ("rope_scaling", {"type": "linear"}),
         ("rope_parameters", {"rope_type": "default", "partial_rotary_factor": 0.5}),
         ("rope_interleaved", True),
         ("sliding_window", 128),
