@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
+import ast
 import subprocess
 import sys
 import tomllib
+from pathlib import Path
 
 import pytest
 
-from tests.architecture.tree import ROOT
+from tests.architecture.tree import ROOT, product_modules
 
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+
+
+def imported_modules(path: Path) -> set[str]:
+    """Full names of the modules that a file imports from or as a whole."""
+    names: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            names.add(node.module)
+        elif isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+    return names
 
 
 def run_python(code: str) -> subprocess.CompletedProcess[str]:
@@ -40,6 +53,19 @@ def test_every_part_of_the_engine_stands_on_a_floor():
         if path.suffix == ".py" or (path / "__init__.py").exists()
     }
     assert parts - {"engine.__init__"} <= on_a_floor
+
+
+def test_the_web_process_sees_only_the_door_of_the_real_engine():
+    door = {f"engine.inference.{name}" for name in ("messages", "options", "supervisor")}
+    used = {
+        name
+        for path in product_modules()
+        if path.is_relative_to(ROOT / "webapp")
+        for name in imported_modules(path)
+        if name.startswith("engine.inference")
+    }
+    assert used
+    assert used <= door
 
 
 def test_every_package_without_torch_is_checked_strictly():
