@@ -72,6 +72,7 @@ function run() {
   if (!checkForm()) return;
   store.run = newRun(readRequest());
   store.selected = null;
+  root.dataset.state = store.run.status; // at once: a second click must not see the old run's end
   pending = store.run;
   if (socket.ready) {
     dispatch();
