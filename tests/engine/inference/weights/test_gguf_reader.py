@@ -134,10 +134,10 @@ HOSTILE = {
 def test_hostile_headers_are_refused_quickly_in_little_memory(content, tmp_path):
     path = tmp_path / "hostile.gguf"
     path.write_bytes(content)
-    start = time.perf_counter()
+    start = time.process_time()
     with pytest.raises(FileFormatError) as caught:
         read_gguf(path)
-    assert time.perf_counter() - start < MAX_SECONDS
+    assert time.process_time() - start < MAX_SECONDS
     assert len(caught.value.message) < 200
     # A second time, because tracing allocations makes the reader many times slower.
     tracemalloc.start()

@@ -77,10 +77,10 @@ HOSTILE = {
 def test_hostile_files_are_refused_quickly(content, tmp_path):
     path = tmp_path / "t.safetensors"
     path.write_bytes(content)
-    start = time.perf_counter()
+    start = time.process_time()
     with pytest.raises(FileFormatError) as caught:
         read_safetensors(path)
-    assert time.perf_counter() - start < 1.0
+    assert time.process_time() - start < 1.0
     assert len(caught.value.message) < 200
 
 

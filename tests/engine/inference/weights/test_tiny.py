@@ -108,6 +108,6 @@ def test_greedy_answers_vary():
 @pytest.mark.serial
 def test_it_is_made_quickly():
     tiny_random_checkpoint().tokenizer()
-    start = time.perf_counter()
+    start = time.process_time()
     tiny_random_checkpoint().tokenizer()
-    assert time.perf_counter() - start < 0.05
+    assert time.process_time() - start < 0.05
