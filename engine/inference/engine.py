@@ -28,6 +28,7 @@ from engine.inference.messages import (
     Token,
 )
 from engine.inference.sampling import SamplingParams
+from engine.inference.stop_strings import StopStringMatcher
 from engine.inference.text_stream import TextStream
 from engine.scheduling.blocks import BlockPool
 from engine.scheduling.events import (
@@ -144,8 +145,7 @@ class Engine:
             seed=seed,
         )
         sampling.validate(self._model.config.vocab_size)
-        if any(not stop for stop in generate.stop):
-            raise InvalidRequest("a stop string must not be empty", field="stop")
+        StopStringMatcher(generate.stop)  # refuses what is no stop string
         start = time.perf_counter()
         prompt_token_ids = tuple(self._tokenize(generate))
         seconds = time.perf_counter() - start

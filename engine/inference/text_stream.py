@@ -51,11 +51,11 @@ class TextStream:
         """At the end: the text that was held back; nothing of a stop string ever leaves."""
         if self.stopped:
             return ""
-        text, matched = self._matcher.push(self._detokenizer.flush())
-        if matched:
-            self.stopped = True
-            return text
-        return text + self._matcher.flush()
+        text, _ = self._matcher.push(self._detokenizer.flush())
+        # Only the end settles a short stop string inside the beginning of a longer one.
+        text += self._matcher.flush()
+        self.stopped = self._matcher.matched
+        return text
 
     @property
     def itl_ms(self) -> tuple[float, ...]:

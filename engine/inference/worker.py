@@ -103,6 +103,11 @@ class Worker:
                 self._inbox.put(self._engine.prepare(message, received))
             except EngineError as error:
                 self._inbox.put((message.request_id, error))
+            except Exception:
+                # A fault of ours in one request must not end the requests of everyone else.
+                log.exception("a request could not be prepared")
+                error = EngineError("the engine could not take this request; the fault was logged")
+                self._inbox.put((message.request_id, error))
 
     # ── writing ──────────────────────────────────────────────────────────────────────────────
 
