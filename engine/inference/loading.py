@@ -18,15 +18,20 @@ from engine.inference.kv_cache.paged import kv_bytes_per_token
 from engine.inference.model.config import ModelConfig
 from engine.inference.model.load import load_transformer
 from engine.inference.options import EngineOptions
+from engine.inference.sampling import SamplingParams
 from engine.inference.tokenizer import Tokenizer
 from engine.inference.weights.checkpoint import Checkpoint
 from engine.inference.weights.default import ModelSource, find_default_model
 from engine.scheduling.blocks import DEFAULT_BLOCK_SIZE, blocks_for
+from engine.scheduling.plan import Phase, ScheduledSequence, StepPlan
 
 log = logging.getLogger(__name__)
 
 # A second lane is a convenience, so it may take only this share of the memory.
 _SECOND_LANE_SHARE = 0.25
+
+_WARM_UP = "warm-up"
+_WARM_UP_TOKENS = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +153,23 @@ def _load_lane(
         options.kv_tokens,
         kv_bytes_per_token(checkpoint.config, DTYPES[dtype]),
     )
+    _warm_up(executor)
     return executor
+
+
+def _warm_up(executor: TorchExecutor) -> None:
+    """Run one prefill and one decode step for nobody.
+
+    The first use of each kernel compiles and allocates, and would otherwise be in the first
+    person's TTFT. What it leaves in the cache is finite and is written over by the blocks' owners.
+    """
+    executor.add_request(_WARM_UP, SamplingParams())
+    num_tokens = min(_WARM_UP_TOKENS, executor.num_blocks * executor.block_size - 1)
+    table = tuple(range(blocks_for(num_tokens + 1, executor.block_size)))
+    for phase, start, count in ((Phase.PREFILL, 0, num_tokens), (Phase.DECODE, num_tokens, 1)):
+        sequence = ScheduledSequence(_WARM_UP, phase, start, (0,) * count, table, samples=True)
+        executor.execute(StepPlan(0, (sequence,)))
+    executor.release(_WARM_UP)
 
 
 def _calibrate(device: str) -> None:
