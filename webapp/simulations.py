@@ -1,38 +1,126 @@
-"""Runs simulations beside the event loop, a few at a time."""
+"""Runs simulations beside the event loop, a few at a time.
+
+Short ones run in a thread. A long one would compete with the event loop for the interpreter and
+delay every stream, so it runs in a process of its own.
+"""
 
 from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import asdict
+from typing import Any, cast
 
 import anyio.to_thread
 from anyio import CapacityLimiter
 
-from engine.errors import QueueFull
+from engine.errors import EngineError, InvalidRequest, QueueFull, StepFailed
 from engine.simulator.report import SimulationReport
 from engine.simulator.scenario import Scenario, simulate
 from webapp.settings import Settings
+
+THREAD_TOKENS = 2**13
+"""Output tokens of all requests up to which a run is short: some tenths of a second."""
+TIMEOUT_S = 60.0
+
+Document = dict[str, object]
 
 
 class SimulationRunner:
     """At most ``simulation_threads`` run and ``simulation_queue`` wait; more are refused."""
 
     def __init__(self, settings: Settings) -> None:
-        self._threads = settings.simulation_threads
+        self._slots = settings.simulation_threads
         self._max_pending = settings.simulation_threads + settings.simulation_queue
         self._limiter: CapacityLimiter | None = None
         self._pending = 0
 
     async def run(self, scenario: Scenario) -> SimulationReport:
-        """The report of one scenario.
+        """The report of one short scenario.
 
         Raises:
             QueueFull: too many simulations are waiting.
+            InvalidRequest: the scenario is too long for this way (field "output_tokens").
             EngineError: whatever ``simulate`` refuses.
         """
+        if _is_long(scenario):
+            raise InvalidRequest(
+                f"batch times output tokens may be {THREAD_TOKENS:,} here; choose fewer",
+                field="output_tokens",
+            )
+        async with self._slot():
+            return await anyio.to_thread.run_sync(simulate, scenario)
+
+    async def document(self, scenario: Scenario) -> Document:
+        """The document of any scenario.
+
+        Raises:
+            QueueFull: too many simulations are waiting.
+            InvalidRequest: it takes too long (field "output_tokens").
+            EngineError: whatever ``simulate`` refuses.
+        """
+        if not _is_long(scenario):
+            return (await self.run(scenario)).to_document()
+        async with self._slot():
+            return await _in_process(scenario)
+
+    @asynccontextmanager
+    async def _slot(self) -> AsyncGenerator[None]:
         if self._pending >= self._max_pending:
             raise QueueFull("too many simulations are waiting; try again in a moment")
         if self._limiter is None:
-            self._limiter = CapacityLimiter(self._threads)  # belongs to the running loop
+            self._limiter = CapacityLimiter(self._slots)  # belongs to the running loop
         self._pending += 1
         try:
-            return await anyio.to_thread.run_sync(simulate, scenario, limiter=self._limiter)
+            async with self._limiter:
+                yield
         finally:
             self._pending -= 1
+
+
+def _is_long(scenario: Scenario) -> bool:
+    return scenario.batch * scenario.output_tokens > THREAD_TOKENS
+
+
+async def _in_process(scenario: Scenario) -> Document:
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-m",
+        "webapp.simulation_process",
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+    )
+    try:
+        async with asyncio.timeout(TIMEOUT_S):
+            output, _ = await process.communicate(json.dumps(asdict(scenario)).encode())
+    except TimeoutError:
+        raise InvalidRequest(
+            f"the simulation takes more than {TIMEOUT_S:g} s; choose fewer output tokens",
+            field="output_tokens",
+        ) from None
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+    if process.returncode != 0:
+        raise StepFailed("the simulation failed; the failure was logged")
+    answer = cast("dict[str, Any]", json.loads(output))
+    if "error" in answer:
+        raise _rebuild(answer["error"])
+    return answer["document"]
+
+
+def _rebuild(error: dict[str, Any]) -> EngineError:
+    """The error that was raised in the other process."""
+    kinds = {kind.code: kind for kind in _kinds(EngineError)}
+    kind = kinds.get(error["code"], EngineError)
+    return kind(error["message"], field=error["field"])
+
+
+def _kinds(kind: type[EngineError]) -> Iterator[type[EngineError]]:
+    yield kind
+    for narrower in kind.__subclasses__():
+        yield from _kinds(narrower)

@@ -14,8 +14,8 @@ import websockets.sync.client
 from fastapi import FastAPI
 from websockets.sync.client import ClientConnection
 
-from tests.webapp.fake_engine import FakeEngine
 from webapp.app import create_app
+from webapp.live.engine_port import EnginePort
 from webapp.serving import LiveServer, bind, server_config
 from webapp.settings import Settings
 
@@ -25,7 +25,7 @@ class LiveApp:
     """A running server."""
 
     app: FastAPI
-    engine: FakeEngine
+    engine: Any
     port: int
     server: LiveServer
 
@@ -41,7 +41,7 @@ class LiveApp:
     def connect(self, **options: Any) -> Iterator[ClientConnection]:
         """A websocket that has read its hello."""
         with websockets.sync.client.connect(
-            self.ws_url, compression=None, max_size=None, **options
+            self.ws_url, compression=None, max_size=None, close_timeout=1, **options
         ) as connection:
             hello = json.loads(connection.recv(timeout=5))
             assert hello["type"] == "hello"
@@ -49,7 +49,7 @@ class LiveApp:
 
 
 @contextmanager
-def running_app(settings: Settings, engine: FakeEngine) -> Iterator[LiveApp]:
+def running_app(settings: Settings, engine: EnginePort) -> Iterator[LiveApp]:
     """Serves until the block ends; fails if the server does not stop."""
     app = create_app(settings, engine)
     sockets = bind("127.0.0.1", 0)

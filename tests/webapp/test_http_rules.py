@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 import gzip
+import json
 from pathlib import Path
 
 import pytest
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
+from engine.errors import (
+    EngineError,
+    EngineUnavailable,
+    InvalidRequest,
+    NeverFits,
+    QueueFull,
+    StepFailed,
+    UnknownName,
+)
 from tests.webapp.fake_engine import FakeEngine
 from webapp.app import create_app
+from webapp.errors import engine_problem
 from webapp.problems import MAX_BYTES, MEDIA_TYPE, FieldError, ProblemResponse
 from webapp.settings import Settings
 
@@ -172,3 +183,24 @@ def test_text_is_compressed(client: TestClient) -> None:
 
 def test_api_answers_are_not_stored(client: TestClient) -> None:
     assert client.get("/api/v1/engine").headers["cache-control"] == "no-store"
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "pointer"),
+    [
+        (QueueFull("later"), 503, None),
+        (EngineUnavailable("starting"), 503, None),
+        (NeverFits("too long", field="prompt"), 422, "/prompt"),
+        (UnknownName("no such", field="model"), 422, "/model"),
+        (InvalidRequest("wrong", field="<b>"), 422, ""),
+        (StepFailed("secret detail"), 500, None),
+    ],
+)
+def test_errors_of_the_engine(error: EngineError, status: int, pointer: str | None) -> None:
+    response = engine_problem(error).response()
+    document = json.loads(bytes(response.body))
+    assert (response.status_code, document["code"]) == (status, error.code)
+    assert ("retry-after" in response.headers) == (status == 503)
+    pointers = [entry["pointer"] for entry in document.get("errors", [])]
+    assert pointers == ([] if pointer is None else [pointer])
+    assert "secret" not in document["detail"]

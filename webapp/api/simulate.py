@@ -20,5 +20,4 @@ router = APIRouter(tags=["simulator"], route_class=StrictJsonRoute)
 )
 async def simulate(question: SimulateRequest, simulations: SimulationsDep) -> Response:
     """Predicts TTFT, ITL, throughput and memory of a model on a device, with every formula."""
-    report = await simulations.run(question.to_scenario())
-    return JsonResponse(report.to_document())
+    return JsonResponse(await simulations.document(question.to_scenario()))

@@ -1,0 +1,68 @@
+"""Simulations beside the event loop: short ones in a thread, long ones in a process."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from engine.errors import InvalidRequest, QueueFull, UnknownName, UnsupportedModel
+from engine.simulator.scenario import Scenario, simulate
+from webapp import simulations
+from webapp.settings import Settings
+from webapp.simulations import THREAD_TOKENS, SimulationRunner
+
+pytestmark = pytest.mark.anyio
+
+SHORT = Scenario("smollm2-135m", "h100-sxm", output_tokens=8)
+LONG = Scenario("smollm2-135m", "h100-sxm", batch=512, output_tokens=THREAD_TOKENS // 512 + 1)
+
+
+@pytest.fixture
+def runner() -> SimulationRunner:
+    return SimulationRunner(Settings())
+
+
+@pytest.mark.parametrize("scenario", [SHORT, LONG], ids=["short", "long"])
+async def test_same_document_wherever_it_runs(runner: SimulationRunner, scenario: Scenario) -> None:
+    assert await runner.document(scenario) == simulate(scenario).to_document()
+
+
+async def test_reports_are_for_short_runs(runner: SimulationRunner) -> None:
+    assert (await runner.run(SHORT)).ttft == simulate(SHORT).ttft
+    with pytest.raises(InvalidRequest) as refused:
+        await runner.run(LONG)
+    assert refused.value.field == "output_tokens"
+
+
+@pytest.mark.parametrize(
+    ("model", "kind"), [("no-such-model", UnknownName), ("mixtral-8x7b", UnsupportedModel)]
+)
+@pytest.mark.parametrize("output_tokens", [4, THREAD_TOKENS + 1])
+async def test_errors_come_back_as_what_they_were(
+    runner: SimulationRunner, model: str, kind: type[Exception], output_tokens: int
+) -> None:
+    with pytest.raises(kind) as refused:
+        await runner.document(Scenario(model, "h100-sxm", output_tokens=output_tokens))
+    assert type(refused.value) is kind
+    assert refused.value.field == "model"  # pyright: ignore
+
+
+async def test_a_run_that_takes_too_long_is_killed(
+    runner: SimulationRunner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(simulations, "TIMEOUT_S", 0.05)
+    with pytest.raises(InvalidRequest, match="takes more than"):
+        await runner.document(LONG)
+    monkeypatch.undo()
+    assert await runner.document(SHORT)
+
+
+async def test_too_many_are_refused_and_the_others_finish() -> None:
+    runner = SimulationRunner(Settings(simulation_threads=1, simulation_queue=3))
+    results = await asyncio.gather(
+        *(runner.document(SHORT) for _ in range(10)), return_exceptions=True
+    )
+    refused = [result for result in results if isinstance(result, QueueFull)]
+    assert len(refused) == 6
+    assert await runner.document(SHORT)
