@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 import httpx2
+import psutil
 import pytest
 import websockets.sync.client
 from websockets.exceptions import ConnectionClosed
@@ -198,6 +199,38 @@ def test_a_whole_life(arguments: list[str], number: signal.Signals, status: int)
         assert process.returncode == status
         assert "Exception in ASGI application" not in stderr
         assert "KeyboardInterrupt" not in stderr
+
+
+@pytest.mark.serial
+def test_sigterm_in_mid_stream() -> None:
+    with webapp(FIRSTTOKEN_MODEL="tiny", FIRSTTOKEN_DTYPES="float32") as (process, base):
+        deadline = time.monotonic() + 60
+        while httpx2.get(f"{base}readyz").status_code != 200:
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+        worker = psutil.Process(process.pid).children()
+        address = f"ws{base.removeprefix('http')}ws/generate"
+        kinds: list[str] = []
+        with websockets.sync.client.connect(address) as connection:
+            connection.send('{"type": "generate", "prompt": "a", "max_tokens": 1900, "seed": 1}')
+            while "token" not in kinds:
+                kinds.append(json.loads(connection.recv(timeout=10))["type"])
+            process.send_signal(signal.SIGTERM)
+            began = time.monotonic()
+            try:
+                while True:
+                    event = json.loads(connection.recv(timeout=10))
+                    kinds.append(event["type"])
+            except ConnectionClosed as closed:
+                code = None if closed.rcvd is None else closed.rcvd.code
+        assert code == 1012
+        assert (kinds[-1], event["code"]) == ("error", "server_stopping")
+        process.communicate(timeout=10)
+        assert time.monotonic() - began < 10
+        assert process.returncode == -signal.SIGTERM
+        assert worker
+        psutil.wait_procs(worker, timeout=5)
+        assert not [child for child in worker if child.is_running()]
 
 
 def test_the_web_process_never_imports_torch() -> None:
