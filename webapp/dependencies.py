@@ -13,18 +13,22 @@ from webapp.simulations import SimulationRunner
 
 
 def get_settings(request: Request) -> Settings:
+    """The settings of this app."""
     return cast(Settings, request.app.state.settings)
 
 
 def get_engine(request: Request) -> EnginePort:
+    """The engine client of this app."""
     return cast(EnginePort, request.app.state.engine)
 
 
 def get_predictor(request: Request) -> StepPredictor:
+    """What predicts the steps of the running engine."""
     return cast(StepPredictor, request.app.state.predictor)
 
 
 def get_simulations(request: Request) -> SimulationRunner:
+    """What runs simulations beside the event loop."""
     return cast(SimulationRunner, request.app.state.simulations)
 
 

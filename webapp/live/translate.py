@@ -33,6 +33,7 @@ def finite(value: float | None) -> float | None:
 
 
 def accepted_event(message: Accepted, notices: list[str]) -> AcceptedEvent:
+    """The prompt as tokens; ``notices`` say what was changed before tokenizing."""
     return AcceptedEvent(
         model=message.model,
         device=message.device,
@@ -48,6 +49,7 @@ def accepted_event(message: Accepted, notices: list[str]) -> AcceptedEvent:
 
 
 def queued_event(message: Queued) -> QueuedEvent:
+    """The request's place in the queue, 1 for the next to run."""
     return QueuedEvent(position=message.position)
 
 
@@ -89,6 +91,7 @@ def step_event(
 
 
 def token_event(message: Token) -> TokenEvent:
+    """One output token; a log-probability of minus infinity becomes None."""
     return TokenEvent(
         index=message.index,
         id=message.id,
@@ -102,6 +105,7 @@ def token_event(message: Token) -> TokenEvent:
 
 
 def preempted_event(message: Preempted) -> PreemptedEvent:
+    """The request lost its blocks and will be computed again."""
     return PreemptedEvent(lost_tokens=message.lost_tokens)
 
 
@@ -111,6 +115,7 @@ def done_event(
     predicted_itl_ms: float | None,
     steps_dropped: int,
 ) -> DoneEvent:
+    """The end, with usage and with the sums of the predicted steps in ms."""
     return DoneEvent(
         finish_reason=message.finish_reason,
         usage=Usage(
@@ -129,5 +134,6 @@ def done_event(
 
 
 def error_event(message: Failed) -> ErrorEvent:
+    """The engine's refusal or failure; its field becomes a JSON pointer."""
     field = None if message.field is None else f"/{message.field}"
     return ErrorEvent(code=message.code, message=message.message, field=field)
