@@ -1,7 +1,7 @@
 """Which failure gets which answer: the handlers that ``create_app`` installs.
 
-The answers of pages (paths outside ``/api``, asked for by a browser) are HTML, those of the API
-problem documents. No handler repeats what was sent.
+A browser that asks for a page that is not there gets a page; everyone else gets a problem document.
+No handler repeats what was sent.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from engine.errors import (
 )
 from webapp import json_codec
 from webapp.problems import FieldError, Problem, ProblemResponse
+from webapp.rendering import render
 from webapp.schemas.explain import explain_errors
 
 log = structlog.get_logger("webapp.errors")
@@ -114,8 +115,17 @@ async def _validation(request: Request, error: Exception) -> Response:
 async def _http(request: Request, error: Exception) -> Response:
     if not isinstance(error, HTTPException):
         raise error
+    if error.status_code == 404 and _wants_page(request):
+        return render(request, "pages/not_found.html", {}, status=404)
     code, detail = HTTP_DETAILS.get(error.status_code, ("http_error", "The request failed."))
     return ProblemResponse(error.status_code, code, detail, headers=error.headers)
+
+
+def _wants_page(request: Request) -> bool:
+    """Whether a browser asks for a page, by what it accepts, rather than a program for data."""
+    return "text/html" in request.headers.get("accept", "") and not request.url.path.startswith(
+        f"{request.scope.get('root_path', '')}/api/"
+    )
 
 
 def _field_error(error: EngineError) -> FieldError:

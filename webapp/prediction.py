@@ -1,7 +1,7 @@
 """A roofline prediction beside every real step: this model, on this machine as calibrated.
 
-Nothing is predicted where nothing was measured: without a calibration, or with one of another
-device than the engine runs on, every prediction is None.
+FLOPs and bytes follow from the model alone. No time is predicted where nothing was measured:
+without a calibration, or with one of another device than the engine runs on, it is None.
 """
 
 from __future__ import annotations
@@ -9,12 +9,13 @@ from __future__ import annotations
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from inspect import signature
 from typing import Any
 
 import structlog
 
+from engine.catalog.hardware import HardwareSpec, get_hardware
 from engine.catalog.models import ModelSpec
 from engine.catalog.this_machine import (
     Calibration,
@@ -37,18 +38,30 @@ NUMBER_FORMATS = {"float32": "fp32", "bfloat16": "bf16", "float16": "fp16"}
 
 _CHECK_EVERY_S = 1.0
 _REMEMBERED_STEPS = 512
+
+# Counts FLOPs and bytes, which no device changes; its times are never told.
+_ANY_HARDWARE = "h100-sxm"
 _DENSE_FIELDS = frozenset(signature(ModelSpec.dense).parameters)
 
 
 @dataclass(frozen=True, slots=True)
 class StepPrediction:
-    """One step of a whole batch: seconds, FLOP, bytes moved, FLOP/byte, and what limits it."""
+    """One step of a whole batch: FLOP, bytes moved, FLOP/byte; and, on a machine that has been
+    calibrated, seconds and what limits them."""
 
-    time_s: float
     flops: float
     bytes: float
     intensity: float
-    bound: str
+    time_s: float | None = None
+    bound: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Pricing:
+    """``calibrated``: the model's hardware is this machine, so its times mean something."""
+
+    model: StepCostModel
+    calibrated: bool
 
 
 class StepPredictor:
@@ -64,31 +77,35 @@ class StepPredictor:
         self._stamp: tuple[int, int, int] | None = None
         self._calibration: Calibration | None = None
         self._info: EngineInfo | None = None
-        self._models: dict[str, StepCostModel | None] = {}
+        self._pricings: dict[str, _Pricing | None] = {}
         self._steps: OrderedDict[tuple[str, tuple[Shape, ...]], StepPrediction] = OrderedDict()
 
     def calibrated(self, info: EngineInfo | None) -> bool:
-        """Whether steps of this engine can be predicted."""
+        """Whether the times of this engine's steps can be predicted."""
         self._refresh(info)
-        return info is not None and self._model(info.default_dtype) is not None
+        pricing = None if info is None else self._pricing(info.default_dtype)
+        return pricing is not None and pricing.calibrated
 
     def predict(
         self, info: EngineInfo | None, dtype: str, shapes: Sequence[Shape]
     ) -> StepPrediction | None:
-        """The prediction for one step in which sequences of these shapes took part."""
+        """The prediction for one step in which sequences of these shapes took part.
+
+        None where the model itself cannot be simulated.
+        """
         self._refresh(info)
-        model = self._model(dtype)
-        if model is None or not shapes:
+        pricing = self._pricing(dtype)
+        if pricing is None or not shapes:
             return None
         key = (dtype, tuple(shapes))
         known = self._steps.get(key)
         if known is not None:
             self._steps.move_to_end(key)
             return known
-        cost = model.cost([SequenceShape(*shape) for shape in shapes])
-        prediction = StepPrediction(
-            cost.time, cost.flops, cost.bytes, cost.intensity, cost.bound.value
-        )
+        cost = pricing.model.cost([SequenceShape(*shape) for shape in shapes])
+        prediction = StepPrediction(cost.flops, cost.bytes, cost.intensity)
+        if pricing.calibrated:
+            prediction = replace(prediction, time_s=cost.time, bound=cost.bound.value)
         self._steps[key] = prediction
         if len(self._steps) > _REMEMBERED_STEPS:
             self._steps.popitem(last=False)
@@ -109,29 +126,38 @@ class StepPredictor:
             self._forget()
 
     def _forget(self) -> None:
-        self._models.clear()
+        self._pricings.clear()
         self._steps.clear()
 
-    def _model(self, dtype: str) -> StepCostModel | None:
-        if dtype not in self._models:
-            self._models[dtype] = self._build(dtype)
-        return self._models[dtype]
+    def _pricing(self, dtype: str) -> _Pricing | None:
+        if dtype not in self._pricings:
+            self._pricings[dtype] = self._build(dtype)
+        return self._pricings[dtype]
 
-    def _build(self, dtype: str) -> StepCostModel | None:
-        info, calibration = self._info, self._calibration
-        if info is None or calibration is None or not _same_device(info, calibration):
-            return None
+    def _build(self, dtype: str) -> _Pricing | None:
+        info = self._info
         number_format = NUMBER_FORMATS.get(dtype)
-        hardware = this_machine()
-        if number_format is None or hardware is None:
+        if info is None or number_format is None:
             return None
+        hardware = self._hardware(info)
         try:
-            return StepCostModel(
-                model_spec(info), hardware, weights=number_format, kv=number_format
+            model = StepCostModel(
+                model_spec(info),
+                hardware or get_hardware(_ANY_HARDWARE),
+                weights=number_format,
+                kv=number_format,
             )
         except EngineError as error:
             log.warning("no_prediction", dtype=dtype, code=error.code, reason=error.message)
             return None
+        return _Pricing(model, calibrated=hardware is not None)
+
+    def _hardware(self, info: EngineInfo) -> HardwareSpec | None:
+        """This machine, if it has been calibrated on the device that the engine runs on."""
+        calibration = self._calibration
+        if calibration is None or not _same_device(info, calibration):
+            return None
+        return this_machine()
 
 
 class RequestPrediction:
@@ -147,7 +173,7 @@ class RequestPrediction:
 
     def add(self, samples: bool, prediction: StepPrediction | None) -> None:
         """One more step of the request; ``samples`` if it produced a token of it."""
-        if prediction is None:
+        if prediction is None or prediction.time_s is None:
             self._known = False
             return
         self._since_sample += prediction.time_s

@@ -57,6 +57,7 @@ class PreparedRequest:
     sampling: SamplingParams
     prompt_token_ids: tuple[int, ...]
     stop_token_ids: frozenset[int]
+    notices: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)
@@ -155,8 +156,20 @@ class Engine:
             )
         stops = frozenset(self._model.config.eos_token_ids) | frozenset(generate.stop_token_ids)
         return PreparedRequest(
-            generate, received, seconds, dtype, sampling, prompt_token_ids, stops
+            generate,
+            received,
+            seconds,
+            dtype,
+            sampling,
+            prompt_token_ids,
+            stops,
+            self._notices(generate),
         )
+
+    def _notices(self, generate: Generate) -> tuple[str, ...]:
+        texts = [generate.prompt or "", *(turn.content for turn in generate.messages or ())]
+        left_out = any(self._model.tokenizer.unspellable(text) for text in texts)
+        return ("characters_left_out",) if left_out else ()
 
     def _tokenize(self, generate: Generate) -> list[int]:
         if (generate.prompt is None) == (generate.messages is None):
@@ -259,6 +272,7 @@ class Engine:
                 max_tokens=prepared.generate.max_tokens,
                 seed=prepared.sampling.seed,
                 tokenize_ms=prepared.tokenize_seconds * 1e3,
+                notices=prepared.notices,
             )
         )
         self._emit(Queued(event.request_id, event.position))

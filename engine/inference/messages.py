@@ -115,7 +115,11 @@ class Pong(Message):
 
 @dataclass(frozen=True, slots=True)
 class Accepted(Message):
-    """The prompt was tokenized. ``prompt_pieces[i]`` is the visible text of token ``i``."""
+    """The prompt was tokenized. ``prompt_pieces[i]`` is the visible text of token ``i``.
+
+    ``notices``: what the reader should know of it, as codes: ``characters_left_out`` if the
+    vocabulary has no token for some characters, so that the model does not see them.
+    """
 
     type: ClassVar[str] = "accepted"
     request_id: str
@@ -127,6 +131,7 @@ class Accepted(Message):
     max_tokens: int
     seed: int
     tokenize_ms: float
+    notices: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -58,6 +58,7 @@ def _restore(kind: type[Message], fields: dict[str, Any]) -> None:
     elif kind is Accepted:
         fields["prompt_token_ids"] = tuple(fields["prompt_token_ids"])
         fields["prompt_pieces"] = tuple(fields["prompt_pieces"])
+        fields["notices"] = tuple(fields["notices"])
     elif kind is Step:
         fields["shapes"] = tuple((p, n, s) for p, n, s in fields["shapes"])
     elif kind is Done:

@@ -33,7 +33,8 @@ def finite(value: float | None) -> float | None:
 
 
 def accepted_event(message: Accepted, notices: list[str]) -> AcceptedEvent:
-    """The prompt as tokens; ``notices`` say what was changed before tokenizing."""
+    """The prompt as tokens; ``notices`` say what was changed before tokenizing, and the message's
+    own what tokenizing left out."""
     return AcceptedEvent(
         model=message.model,
         device=message.device,
@@ -44,7 +45,7 @@ def accepted_event(message: Accepted, notices: list[str]) -> AcceptedEvent:
         max_tokens=message.max_tokens,
         seed=message.seed,
         tokenize_ms=message.tokenize_ms,
-        notices=notices,
+        notices=[*notices, *message.notices],
     )
 
 

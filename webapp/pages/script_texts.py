@@ -86,6 +86,9 @@ SCRIPT_TEXTS: dict[str, str | _Plural] = {
     "error.empty": _N("Write a prompt first."),
     "error.other": _N("The server said: {message}"),
     "notice.byte_order_mark_removed": _N("An invisible byte order mark was taken off the prompt."),
+    "notice.characters_left_out": _N(
+        "The model's vocabulary cannot spell some characters of the prompt; they were left out."
+    ),
     # the way: five stages
     "way.tokens.details": _P(
         "{characters} characters became {n} token: {ratio} characters a token.",

@@ -79,6 +79,16 @@ async def test_several_requests_share_steps_and_get_what_each_gets_alone():
         assert max(m.batch for heard in together for m in heard if isinstance(m, Step)) > 1
 
 
+async def test_characters_that_no_token_spells_are_told():
+    options = EngineOptions(dtypes="float32", kv_tokens=256, calibrate="never")
+    async with running(options) as client:
+        heard = await collect(client, Generate("a", prompt="a\x04b", max_tokens=1))
+        spelled = await collect(client, Generate("b", prompt="ab", max_tokens=1))
+        assert isinstance(heard[0], Accepted)
+        assert isinstance(spelled[0], Accepted)
+        assert (heard[0].notices, spelled[0].notices) == (("characters_left_out",), ())
+
+
 async def test_refusals_name_the_field_and_leave_the_engine_alone():
     async with running() as client:
         for request, code, field in [

@@ -33,7 +33,7 @@ EXAMPLES = [
         1.5,
         True,
     ),
-    m.Accepted("a", "m", "cpu", "float32", (1, 2), ("a", " b"), 5, 7, 0.5),
+    m.Accepted("a", "m", "cpu", "float32", (1, 2), ("a", " b"), 5, 7, 0.5, ("x",)),
     m.Queued("a", 1),
     m.Step(
         "a",
