@@ -26,10 +26,6 @@ class Linear(Protocol):
         """``[t, i]`` to ``[t, o]``."""
         ...
 
-    def add_to(self, residual_to: Tensor, x_ti: Tensor) -> Tensor:
-        """``residual + self(x)``, in one operation where there is one."""
-        ...
-
 
 class PlainLinear:
     """Weights as a plain tensor: what CUDA wants, and the slow path of the packed layer."""
@@ -45,15 +41,12 @@ class PlainLinear:
     def __call__(self, x_ti: Tensor) -> Tensor:
         return functional.linear(x_ti, self._weight_oi, self._bias_o)
 
-    def add_to(self, residual_to: Tensor, x_ti: Tensor) -> Tensor:
-        return residual_to + self(x_ti)
-
 
 class PackedLinear:
     """Weights reordered once into the blocked layout of oneDNN's matrix multiplication.
 
     Up to twice as fast as ``functional.linear``, which reorders in every call. The plain tensor is
-    not kept. The residual is added inside the multiplication.
+    not kept.
     """
 
     def __init__(self, weight_oi: Tensor, bias_o: Tensor | None = None) -> None:
@@ -61,7 +54,6 @@ class PackedLinear:
         self._bias_o = bias_o
         self._nbytes = weight_oi.nbytes + (0 if bias_o is None else bias_o.nbytes)
         self._linear = torch.ops.mkldnn._linear_pointwise.default
-        self._linear_binary = torch.ops.mkldnn._linear_pointwise.binary
 
     @property
     def nbytes(self) -> int:
@@ -78,9 +70,6 @@ class PackedLinear:
 
     def __call__(self, x_ti: Tensor) -> Tensor:
         return self._linear(x_ti, self._packed, self._bias_o, "none", [], "")
-
-    def add_to(self, residual_to: Tensor, x_ti: Tensor) -> Tensor:
-        return self._linear_binary(x_ti, residual_to, self._packed, self._bias_o, "add")
 
 
 def make_linear(weight_oi: Tensor, bias_o: Tensor | None = None) -> Linear:

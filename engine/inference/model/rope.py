@@ -44,7 +44,8 @@ class RotaryTable:
 
 def rotate_(x_thd: Tensor, turns: Tensor) -> None:
     """Rotate heads in place; the arithmetic is float32 for every dtype."""
-    pairs = x_thd.unflatten(-1, (-1, 2))
+    tokens, heads, dim = x_thd.shape
+    pairs = x_thd.view(tokens, heads, dim // 2, 2)
     if x_thd.dtype is torch.float32:
         torch.view_as_complex(pairs).mul_(turns)
     else:

@@ -62,7 +62,6 @@ def _llama(config: ModelConfig, seed: int) -> torch.nn.Module:
             rope_parameters={"rope_type": "default", "rope_theta": config.rope_theta},
             rms_norm_eps=config.norm_eps,
             tie_word_embeddings=config.tied_embeddings,
-            attn_implementation="eager",
         )
     ).eval()
     with torch.no_grad():
@@ -236,13 +235,11 @@ def test_packed_linear_equals_plain(dtype: torch.dtype, tokens: int, with_bias: 
     weight = torch.randn(72, 40, generator=generator).to(dtype)
     bias = torch.randn(72, generator=generator).to(dtype) if with_bias else None
     x = torch.randn(tokens, 40, generator=generator).to(dtype)
-    residual = torch.randn(tokens, 72, generator=generator).to(dtype)
     plain, packed = PlainLinear(weight, bias), make_linear(weight, bias)
     assert isinstance(packed, PackedLinear) == PackedLinear.supports(dtype, CPU)
     tolerance = 1e-5 if dtype is torch.float32 else 2e-2
     _close(packed(x), plain(x), tolerance)
-    _close(packed.add_to(residual, x), plain.add_to(residual, x), 2 * tolerance)
-    assert packed.nbytes == plain.nbytes == weight.nbytes + (bias.nbytes if with_bias else 0)
+    assert packed.nbytes == plain.nbytes == weight.nbytes + (0 if bias is None else bias.nbytes)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
