@@ -12,7 +12,7 @@ from engine.inference.weights.tiny import tiny_random_checkpoint
 TOKENIZER = tiny_random_checkpoint().tokenizer()
 
 
-def stream_of(ids, stops=(), stop_ids=frozenset()):
+def stream_of(ids, stops=(), stop_ids=()):
     stream = TextStream(TOKENIZER, 0.0, tuple(stops), frozenset(stop_ids))
     text = ""
     for index, token in enumerate(ids):
