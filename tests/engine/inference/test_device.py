@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import resource
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -127,3 +129,19 @@ def test_threads_can_be_set_by_hand(machine: pytest.MonkeyPatch) -> None:
     assert devices.thread_count() == 3
     machine.setenv("OMP_NUM_THREADS", "many")
     assert devices.thread_count() == 4
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux has glibc's mallopt")
+def test_freed_memory_is_used_again_without_page_faults() -> None:
+    assert devices.keep_freed_memory()
+
+    def faults_of_a_step() -> int:
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+        first = torch.ones(2_000_000)
+        second = first + 1
+        del first, second
+        return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+
+    pages_of_a_step = 2 * 2_000_000 * 4 // resource.getpagesize()
+    faults_of_a_step()
+    assert min(faults_of_a_step() for _ in range(5)) < pages_of_a_step / 10

@@ -246,7 +246,7 @@ def test_packed_linear_equals_plain(dtype: torch.dtype, tokens: int, with_bias: 
 @pytest.mark.parametrize("magnitude", [1e-6, 1.0, 1e4])
 def test_rms_norm_equals_its_formula(dtype: torch.dtype, magnitude: float) -> None:
     generator = torch.Generator().manual_seed(1)
-    x = (magnitude * torch.randn(5, 64, generator=generator)).to(dtype)
+    x = magnitude * torch.randn(5, 64, generator=generator)
     weight = torch.randn(64, generator=generator)
     exact = x.double() / torch.sqrt(x.double().pow(2).mean(-1, keepdim=True) + 1e-5) * weight
     _close(RMSNorm(weight, 1e-5, dtype)(x), exact, 1e-5 if dtype is torch.float32 else 1e-2)
