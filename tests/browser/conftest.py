@@ -32,13 +32,15 @@ PHONE = {"width": 390, "height": 844}
 READY_S = 120.0
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def playwright() -> Iterator[Playwright]:
+    """Ends with this package: while it lives, its event loop holds the main thread, and tests that
+    run a loop of their own could not."""
     with sync_playwright() as instance:
         yield instance
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def browser(playwright: Playwright) -> Iterator[Browser]:
     chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
     yield chromium
@@ -54,14 +56,14 @@ def _model_server(model: str) -> Iterator[LiveApp]:
         yield server
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def real_server() -> Iterator[LiveApp]:
     """The default model in its worker process."""
     with _model_server("auto") as server:
         yield server
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def tiny_server() -> Iterator[LiveApp]:
     """The tiny random model in its worker process."""
     with _model_server("tiny") as server:
