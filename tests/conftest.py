@@ -25,6 +25,12 @@ def pytest_unconfigure() -> None:
     shutil.rmtree(_state, ignore_errors=True)
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Browser tests last: Playwright keeps an event loop on the main thread until the session
+    ends, and no other may run there then."""
+    items.sort(key=lambda item: item.get_closest_marker("browser") is not None)
+
+
 @pytest.fixture(scope="session")
 def anyio_backend() -> str:
     """The event loop of all ``pytest.mark.anyio`` tests."""
