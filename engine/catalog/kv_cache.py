@@ -49,60 +49,78 @@ class KvGroup:
         return self.layers * self.bytes_per_entry * self.entries(tokens, block_size)
 
 
-def kv_groups(spec: ModelSpec, kv_bits: float = 16) -> tuple[KvGroup, ...]:
-    """The model's cache as groups of like layers.
+@dataclass(frozen=True, slots=True)
+class EntryBytes:
+    """One cached entry of one layer: ``main`` is attended to, ``index`` is an indexer's key."""
+
+    main: Fraction
+    index: Fraction = Fraction(0)
+
+    @property
+    def total(self) -> Fraction:
+        return self.main + self.index
+
+
+def entry_bytes(spec: ModelSpec, kv_bits: float = 16) -> EntryBytes:
+    """Bytes of the model's cached entries, a rotated key, scales and all.
 
     ``kv_bits`` are the bits of a stored number, scales included. For sparse and compressed latent
-    attention, 8 bits mean the layout of DeepSeek's own kernels.
+    attention, 8 bits mean the layout of DeepSeek's own kernels. Layers without an indexer keep
+    ``main`` only.
+
+    Raises:
+        TypeError: sparse attention without latent attention, which no model has.
     """
     bits = Fraction(kv_bits)
     pattern = spec.attention
     if isinstance(pattern, CompressedAttention):
-        return _compressed_groups(spec, pattern, bits)
-    if spec.mla is not None:
-        entry = spec.mla.cached_elements * bits / 8
-        if isinstance(pattern, SparseAttention):
-            entry = _sparse_entry(spec, pattern, bits)
-        return (KvGroup(spec.num_layers, entry),)
-    entry = 2 * spec.kv_size * bits / 8
-    if isinstance(pattern, HybridLinearAttention):
-        return (KvGroup(sum(map(pattern.is_full, range(spec.num_layers))), entry),)
-    if isinstance(pattern, HybridMamba2Attention):
-        return (KvGroup(pattern.layer_pattern.count("*"), entry),)
+        return _compressed_entry(spec, pattern, bits)
     if isinstance(pattern, SparseAttention):
-        raise TypeError("sparse attention is defined on latent attention only")
+        return _sparse_entry(spec, pattern, bits)
+    if spec.mla is not None:
+        return EntryBytes(spec.mla.cached_elements * bits / 8)
+    return EntryBytes(2 * spec.kv_size * bits / 8)
+
+
+def kv_groups(spec: ModelSpec, kv_bits: float = 16) -> tuple[KvGroup, ...]:
+    """The model's cache as groups of like layers; ``kv_bits`` as in ``entry_bytes``."""
+    entry = entry_bytes(spec, kv_bits)
+    pattern = spec.attention
+    if isinstance(pattern, CompressedAttention):
+        return (
+            KvGroup(pattern.csa_layers, entry.total, tokens_per_entry=pattern.csa_ratio),
+            KvGroup(pattern.hca_layers, entry.main, tokens_per_entry=pattern.hca_ratio),
+            KvGroup(spec.num_layers, entry.main, window=pattern.window),
+        )
+    if isinstance(pattern, HybridLinearAttention):
+        return (KvGroup(sum(map(pattern.is_full, range(spec.num_layers))), entry.main),)
+    if isinstance(pattern, HybridMamba2Attention):
+        return (KvGroup(pattern.layer_pattern.count("*"), entry.main),)
+    if isinstance(pattern, SparseAttention):
+        return (KvGroup(spec.num_layers, entry.total),)
     groups = pattern.window_groups(spec.num_layers)
-    return tuple(KvGroup(group.layers, entry, group.window) for group in groups)
+    return tuple(KvGroup(group.layers, entry.main, group.window) for group in groups)
 
 
-def _sparse_entry(spec: ModelSpec, pattern: SparseAttention, bits: Fraction) -> Fraction:
+def _sparse_entry(spec: ModelSpec, pattern: SparseAttention, bits: Fraction) -> EntryBytes:
     """Latent and rotated key, and the indexer's key."""
     if spec.mla is None:
         raise TypeError("sparse attention is defined on latent attention only")
     if bits != _FP8_BITS:
-        return (spec.mla.cached_elements + pattern.index_head_dim) * bits / 8
+        return EntryBytes(spec.mla.cached_elements * bits / 8, pattern.index_head_dim * bits / 8)
     latent = spec.mla.kv_lora_rank
     scales = latent // _SPARSE_FP8_SCALE_GROUP * _SPARSE_FP8_SCALE_BYTES
     main = latent + scales + 2 * spec.mla.qk_rope_head_dim
-    return Fraction(main + pattern.index_head_dim + _INDEX_SCALE_BYTES)
+    return EntryBytes(Fraction(main), Fraction(pattern.index_head_dim + _INDEX_SCALE_BYTES))
 
 
-def _compressed_groups(
-    spec: ModelSpec, pattern: CompressedAttention, bits: Fraction
-) -> tuple[KvGroup, ...]:
-    """Compressed entries, the indexer's keys (4 bits beside an fp8 cache), and the windows."""
-    if bits == _FP8_BITS:
-        rope = pattern.qk_rope_head_dim
-        entry = Fraction(spec.head_dim - rope + 2 * rope + _COMPRESSED_FP8_SCALE_BYTES)
-        index = Fraction(pattern.index_head_dim, 2) + _INDEX_SCALE_BYTES
-    else:
-        entry = spec.head_dim * bits / 8
-        index = pattern.index_head_dim * bits / 8
-    return (
-        KvGroup(pattern.csa_layers, entry + index, tokens_per_entry=pattern.csa_ratio),
-        KvGroup(pattern.hca_layers, entry, tokens_per_entry=pattern.hca_ratio),
-        KvGroup(spec.num_layers, entry, window=pattern.window),
-    )
+def _compressed_entry(spec: ModelSpec, pattern: CompressedAttention, bits: Fraction) -> EntryBytes:
+    """One shared key and value; the indexer's keys take 4 bits beside an fp8 cache."""
+    if bits != _FP8_BITS:
+        return EntryBytes(spec.head_dim * bits / 8, pattern.index_head_dim * bits / 8)
+    rope = pattern.qk_rope_head_dim
+    entry = Fraction(spec.head_dim - rope + 2 * rope + _COMPRESSED_FP8_SCALE_BYTES)
+    return EntryBytes(entry, Fraction(pattern.index_head_dim, 2) + _INDEX_SCALE_BYTES)
 
 
 def kv_bytes_per_token(spec: ModelSpec, kv_bits: float = 16) -> Number:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from engine.catalog.device import ComputeRate
+from engine.catalog.kv_cache import kv_groups
 from engine.catalog.units import bytes_label, count, si_label
+from engine.simulator.model_assumptions import model_assumptions
 from engine.simulator.step_cost import StepCostModel
 
 if TYPE_CHECKING:
@@ -31,6 +33,7 @@ def assumptions(report: SimulationReport) -> list[str]:
         _FLOPS,
         *_workload(report),
         *_formats(report.cost_model),
+        *model_assumptions(report.cost_model.model),
         *_memory(report),
         *_devices(report.cost_model),
         *_limits(report),
@@ -80,7 +83,7 @@ def _rate(rate: ComputeRate) -> str:
 
 def _memory(report: SimulationReport) -> list[str]:
     paged = report.memory.paged
-    windowed = any(core.window is not None for core in report.cost_model.step.attention)
+    windowed = any(group.window is not None for group in kv_groups(report.cost_model.model))
     lines = [
         f"The KV cache is paged in blocks of {paged.block_size}; the last sampled token is never "
         "fed back, so its K and V are not stored.",
@@ -101,12 +104,7 @@ def _devices(model: StepCostModel) -> list[str]:
         "norms are done on each. FLOPs and bytes of a step are of all devices together, its "
         "operators of one."
     ]
-    kv_heads = model.model.num_kv_heads
-    if devices * model.group.kv_heads(kv_heads) > kv_heads:
-        lines.append(
-            f"{kv_heads} key-value heads do not divide over {devices} devices: some are kept more "
-            "than once."
-        )
+    lines += _copies(model)
     link = model.hardware.interconnect
     if link is None:
         lines.append(
@@ -118,6 +116,23 @@ def _devices(model: StepCostModel) -> list[str]:
             f"Two ring all-reduces a layer and one gather of the logits over {link.type} at "
             f"{si_label(link.bandwidth, 'B/s')} in one direction, the same between all devices, "
             "without latency and without overlap."
+        )
+    return lines
+
+
+def _copies(model: StepCostModel) -> list[str]:
+    """What is done or kept on more than one device."""
+    spec, devices = model.model, model.group.devices
+    lines: list[str] = []
+    names = [item.name for item in model.step.sequence if item.replicated]
+    if names:
+        lines.append(f"Done whole on each device: {', '.join(names)}.")
+    if spec.mla is not None:
+        lines.append("Each device keeps the latents of all tokens: they serve all heads.")
+    elif devices * model.group.kv_heads(spec.num_kv_heads) > spec.num_kv_heads:
+        lines.append(
+            f"{spec.num_kv_heads} key-value heads do not divide over {devices} devices: some are "
+            "kept more than once."
         )
     return lines
 

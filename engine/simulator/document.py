@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from engine.catalog.precision import NumberFormat
+from engine.catalog.kv_cache import kv_groups
+from engine.catalog.precision import NumberFormat, whole
 from engine.catalog.units import bytes_label, count, si_label, time_label
+from engine.simulator.kv_formulas import entry_name, kv_per_token_formula
 from engine.simulator.quantity import Document, Sources, quantity
 from engine.simulator.step_document import write_step
 
@@ -128,7 +130,6 @@ class _Writer:
         bits = f"{formats.weights.bits:g} bits / 8"
         weights = f"{self.model.num_parameters:,} parameters × {bits}"
         replicated = " + parts kept on every device" if needs.devices > 1 else ""
-        streamed = f"{self.model.num_streamed_parameters:,} parameters × {bits}"
         verdict = f"{bytes_label(needs.total)} {'≤' if needs.fits else '>'} {capacity}"
         source = self.sources.structure
         return {
@@ -137,8 +138,7 @@ class _Writer:
             "kv_bytes_per_token": quantity(
                 needs.kv_bytes_per_token,
                 "B",
-                f"2 × {self.model.num_layers} layers × {self.model.num_kv_heads} key-value heads × "
-                f"{self.model.head_dim} × {formats.kv.bits:g} bits / 8",
+                kv_per_token_formula(self.model, formats.kv.bits),
                 source,
             ),
             "activations": quantity(
@@ -151,7 +151,7 @@ class _Writer:
             "capacity": quantity(needs.capacity, "B", capacity, self.sources.hardware),
             "fits": quantity(needs.fits, "bool", verdict, self.sources.rates),
             "resident": quantity(needs.weights, "B", weights + replicated, source),
-            "streamed": quantity(needs.streamed, "B", streamed + replicated, source),
+            "streamed": quantity(needs.streamed, "B", self.streamed_formula() + replicated, source),
             "kv_blocks": quantity(
                 needs.paged.sequences * needs.paged.blocks,
                 "blocks",
@@ -166,18 +166,36 @@ class _Writer:
             ),
         }
 
+    def streamed_formula(self) -> str:
+        needs, bits = self.report.memory, self.report.cost_model.formats.weights.bits
+        streamed = f"{self.model.num_streamed_parameters:,} parameters × {bits:g} bits / 8"
+        moe, sequences = self.model.moe, needs.paged.sequences
+        if moe is None or sequences == 1:
+            return streamed
+        hit = moe.expected_experts(sequences)
+        return (
+            f"{streamed} + the experts of {sequences:,} tokens, {hit:,.4g} instead of {moe.top_k} "
+            "a layer"
+        )
+
     def kv_formula(self) -> str:
-        needs = self.report.memory
+        """Entries of each group of layers in whole blocks, and the states."""
+        needs, model = self.report.memory, self.model
         paged = needs.paged
-        cores = self.report.cost_model.step.attention
-        positions = f"⌈{paged.tokens:,} / {paged.block_size}⌉ × {paged.block_size} positions"
         parts = [
-            f"{core.kv_bytes_per_position:,} B × "
-            + (positions if core.window is None else f"at most {core.window:,} positions")
-            for core in cores
+            f"{group.layers} layers × {whole(group.bytes_per_entry):,} B × "
+            f"{group.entries(paged.tokens, paged.block_size):,} {entry_name(group)}"
+            for group in kv_groups(model, self.report.cost_model.formats.kv.bits)
+            if group.layers
         ]
-        devices = "" if needs.devices == 1 else f" × {needs.devices} devices"
-        return f"{count(paged.sequences, 'request')} × ({' + '.join(parts)}){devices}"
+        if model.state_bytes_per_sequence:
+            parts.append(f"{model.state_bytes_per_sequence:,} B of states")
+        copies = self.report.cost_model.group.cache_copies(model)
+        times = "" if copies == 1 else f" × {copies:g} copies"
+        return (
+            f"{count(paged.sequences, 'request')} × ({' + '.join(parts)}), in blocks of "
+            f"{paged.block_size}{times}"
+        )
 
     def decode_extras(self) -> Document:
         """The context of the shown step, and the floor under it that memory alone sets."""

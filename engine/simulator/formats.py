@@ -14,17 +14,12 @@ _WIDE = frozenset({"fp32", "tf32"})
 
 
 @dataclass(frozen=True, slots=True)
-class StepFormats:
-    """Formats of weights, KV cache and activations, and the rates that follow from the last.
-
-    ``matmul`` is the rate of products with weights, ``attention`` that of the attention core.
-    """
+class StorageFormats:
+    """Formats of weights, KV cache and activations: bytes follow from them."""
 
     weights: NumberFormat
     kv: NumberFormat
     activations: NumberFormat
-    matmul: ComputeRate
-    attention: ComputeRate
 
     @property
     def stored_activations(self) -> NumberFormat:
@@ -32,6 +27,17 @@ class StepFormats:
         if self.activations.name in _WIDE:
             return get_format("fp32")
         return get_format("fp16" if self.activations.name == "fp16" else "bf16")
+
+
+@dataclass(frozen=True, slots=True)
+class StepFormats(StorageFormats):
+    """The formats, and the rates that follow from the activations' on a device.
+
+    ``matmul`` is the rate of products with weights, ``attention`` that of the attention core.
+    """
+
+    matmul: ComputeRate
+    attention: ComputeRate
 
 
 def resolve_formats(

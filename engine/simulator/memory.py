@@ -9,6 +9,7 @@ from engine.catalog.models import ModelSpec
 from engine.catalog.precision import Number
 from engine.scheduling.blocks import DEFAULT_BLOCK_SIZE, blocks_for
 from engine.simulator.decoder_step import DecoderStep
+from engine.simulator.operators import CoreOperator, Rows
 
 _LOGIT_BYTES = 4
 
@@ -49,8 +50,10 @@ class ActivationPeak:
 class MemoryNeeds:
     """Bytes on all devices together; ``fits`` is judged on one device, as all are alike.
 
-    ``streamed`` are the weights that a decode step reads, ``kv_bytes_per_token`` what one more
-    token adds while every window has room, on one copy of the cache.
+    ``streamed`` are the weights that a decode step of all sequences reads, of experts those that
+    its tokens are expected to touch. ``kv_cache`` holds recurrent states too;
+    ``kv_bytes_per_token`` is what one more token adds while every window has room, on one copy of
+    the cache.
     """
 
     weights: Number
@@ -78,13 +81,14 @@ def memory_needs(
     devices = step.group.devices
     model = step.model
     kv = step.formats.kv
-    one_copy = model.kv_cache_bytes(paged.tokens, kv.bits, paged.block_size)
-    copies = devices * step.group.kv_heads(model.num_kv_heads) / model.num_kv_heads
-    kv_cache = paged.sequences * one_copy
+    state = model.state_bytes_per_sequence
+    entries = model.kv_cache_bytes(paged.tokens, kv.bits, paged.block_size) - state
+    copies = step.group.cache_copies(model)
+    kept = entries if copies == 1 else entries * copies
     return MemoryNeeds(
         weights=devices * _resident(step),
-        streamed=devices * step.streamed_weight_bytes,
-        kv_cache=kv_cache if copies == 1 else kv_cache * copies,
+        streamed=devices * step.streamed_weight_bytes(paged.sequences),
+        kv_cache=paged.sequences * (kept + state),
         kv_bytes_per_token=model.kv_bytes_per_token(kv.bits),
         activations=peak_activations(step, step_tokens, paged.sequences),
         capacity=devices * hardware.memory_bytes,
@@ -94,40 +98,37 @@ def memory_needs(
 
 
 def _resident(step: DecoderStep) -> Number:
-    """Weights on one device: those that are read each step, and its part of the looked-up ones."""
+    """Weights on one device: those of its operators, and its part of the looked-up ones."""
     model: ModelSpec = step.model
     looked_up = model.extras.learned_positions * model.hidden_size
     if not model.tied_embeddings:
         looked_up += model.vocab_size * model.hidden_size
-    return step.streamed_weight_bytes + step.formats.weights.bytes_for(step.group.share(looked_up))
+    return step.resident_weight_bytes + step.formats.weights.bytes_for(step.group.share(looked_up))
 
 
 def peak_activations(step: DecoderStep, tokens: int, sampled: int) -> ActivationPeak:
     """Most bytes of activations that are held at once in a step, on all devices together.
 
-    The residual stream of all tokens, with the largest operator's inputs and outputs; or, at the
-    end, the logits of the sampled positions in fp32. Buffers are reused from layer to layer.
+    The residual stream of all tokens (all its streams), with the largest operator's inputs and
+    outputs; or, at the end, the logits of the sampled positions in fp32. Buffers are reused from
+    layer to layer.
     """
     width = step.model.hidden_size
-    qkv = step.heads_size + 2 * step.kv_size
-    gate = 2 * step.mlp_size if step.model.mlp.gated else step.mlp_size
+    stream = width * max(step.model.extras.hc_mult, 1)
     largest = max(
-        width + qkv,
-        qkv + step.heads_size,
-        step.heads_size + width,
-        width + gate,
-        gate + step.mlp_size,
-        step.mlp_size + width,
+        operator.live
+        for operator in step.sequence
+        if isinstance(operator, CoreOperator) or operator.rows is Rows.TOKENS
     )
     devices = step.group.devices
     stored = step.formats.stored_activations
     size = f"{stored.bits / 8:g} B"
     on_all = "" if devices == 1 else f" × {devices} devices"
-    layers = stored.bytes_for(tokens * (width + largest))
+    layers = stored.bytes_for(tokens * (stream + largest))
     logits = sampled * step.vocabulary * _LOGIT_BYTES
     head = stored.bytes_for((tokens + sampled) * width) + logits
     if layers >= head:
-        formula = f"{tokens:,} tokens × ({width:,} + {largest:,}) × {size}{on_all}"
+        formula = f"{tokens:,} tokens × ({stream:,} + {largest:,}) × {size}{on_all}"
         return ActivationPeak(devices * layers, formula)
     formula = (
         f"(({tokens:,} + {sampled:,}) × {width:,} × {size} + {sampled:,} × {step.vocabulary:,} × "

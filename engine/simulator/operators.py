@@ -5,10 +5,21 @@ Layers of one kind are counted together: an operator of a 32-layer model stands 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
+from engine.catalog.parts import MoeSpec
 from engine.catalog.precision import Number
+from engine.simulator.work import Measure, Work
+
+
+class Role(StrEnum):
+    """What an operator's arithmetic is part of; the attention core has a rate of its own."""
+
+    PRODUCT = "products with weights"
+    ATTENTION = "attention core"
+    INDEXER = "scores of an indexer"
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +36,7 @@ class Operator:
     activation_bytes: Number = 0
     kv_bytes: Number = 0
     link_bytes: Number = 0
-    is_attention: bool = False
+    role: Role = Role.PRODUCT
     flops_formula: str = "0"
     bytes_formula: str = "0"
 
@@ -39,6 +50,11 @@ class Operator:
         """FLOP/byte; 0 for an operator that moves nothing."""
         return self.flops / self.bytes if self.bytes else 0.0
 
+    @property
+    def is_attention(self) -> bool:
+        """It computes at the rate of the attention core."""
+        return self.role is Role.ATTENTION
+
 
 class Rows(StrEnum):
     """How often an operator's work is done in a step: for each token, or each sampled position."""
@@ -48,11 +64,32 @@ class Rows(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class RoutedWeights:
+    """Weights of experts: a step reads those of the experts that its tokens are sent to.
+
+    ``bytes_each`` are of one expert, in all layers that have it, on one device.
+    """
+
+    moe: MoeSpec
+    bytes_each: Number
+
+    def read_by(self, tokens: int) -> int:
+        """Bytes that this many tokens are expected to read, to the whole byte."""
+        return round(self.bytes_each * self.moe.expected_experts(tokens))
+
+    @property
+    def resident(self) -> Number:
+        return self.bytes_each * self.moe.num_experts
+
+
+@dataclass(frozen=True, slots=True)
 class LinearOperator:
     """An operator whose work grows linearly with its rows, over all layers.
 
     ``flops``, ``activation_bytes``, ``kv_bytes`` and ``link_bytes`` are of one row;
-    ``weight_bytes`` are read once a step. The texts say how they come about.
+    ``weight_bytes`` are read once a step, and of ``routed`` weights a part. The texts say how they
+    come about. ``live`` numbers of a row are held at once in one layer. A ``replicated`` operator
+    is done whole on each device of a group.
     """
 
     name: str
@@ -64,6 +101,20 @@ class LinearOperator:
     link_bytes: Number = 0
     flops_text: str = ""
     bytes_text: str = ""
+    routed: RoutedWeights | None = None
+    live: Number = 0
+    replicated: bool = False
+
+    @property
+    def resident_bytes(self) -> Number:
+        """Weights that the device keeps for it."""
+        return self.weight_bytes + (self.routed.resident if self.routed else 0)
+
+    def weights_read(self, rows: int) -> Number:
+        """Bytes of weights that a step of this many rows reads; without rows it does not run."""
+        if rows == 0:
+            return 0
+        return self.weight_bytes + (self.routed.read_by(rows) if self.routed else 0)
 
     def at(self, rows: int) -> Operator:
         """The operator in a step of that many rows; with none it does not run at all."""
@@ -72,7 +123,7 @@ class LinearOperator:
         return Operator(
             name=self.name,
             flops=rows * self.flops,
-            weight_bytes=self.weight_bytes,
+            weight_bytes=self.weights_read(rows),
             activation_bytes=rows * self.activation_bytes,
             kv_bytes=rows * self.kv_bytes,
             link_bytes=rows * self.link_bytes,
@@ -82,35 +133,89 @@ class LinearOperator:
 
     def _bytes_formula(self, rows: int) -> str:
         each = f"{rows:,} {self.rows} × {self.bytes_text}"
+        if self.routed is not None:
+            moe, fixed = self.routed.moe, self.weight_bytes
+            hit = moe.expected_experts(rows)
+            experts = f"{hit:,.4g} of {moe.num_experts} experts × {self.routed.bytes_each:,.0f} B"
+            return f"{experts}{f' + {fixed:,.0f} B' if fixed else ''} of weights + {each}"
         if not self.weight_bytes:
             return each
         return f"{self.weight_bytes:,.0f} B of weights + {each}"
 
 
-@dataclass(frozen=True, slots=True)
-class AttentionOperator:
-    """The attention core of the layers that share a window: scores, softmax, weighted values.
+class Unit(StrEnum):
+    """What a term of a core operator is counted by."""
 
-    ``flops_per_pair`` and ``kv_bytes_per_position`` are over all these layers, as are
-    ``activation_bytes`` for each token: queries read and outputs written.
+    PAIRS = "query-key pairs"
+    READS = "reads"
+    TOKENS = "tokens"
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """``each`` FLOPs or bytes for one of a unit, over all layers; ``text`` says what they are."""
+
+    unit: Unit
+    each: Number
+    text: str
+
+    def at(self, work: Work) -> Number:
+        return self.each * self._count(work)
+
+    def formula(self, work: Work, entry: str) -> str:
+        """The product with its values; ``entry`` names what is read."""
+        unit = entry if self.unit is Unit.READS else self.unit
+        return f"{self._count(work):,} {unit} × {self.text}"
+
+    def _count(self, work: Work) -> int:
+        if self.unit is Unit.PAIRS:
+            return work.pairs
+        return work.reads if self.unit is Unit.READS else work.tokens
+
+
+@dataclass(frozen=True, slots=True)
+class CoreOperator:
+    """An operator whose work depends on what each sequence has cached: attention, states, scores.
+
+    Its terms are over all layers that share it. Weights are read once a step in which it runs;
+    with ``weights_elsewhere`` another operator keeps the same ones.
     """
 
     name: str
-    window: int | None
-    flops_per_pair: Number
-    kv_bytes_per_position: Number
-    activation_bytes: Number
-    flops_text: str = ""
-    bytes_text: str = ""
+    measure: Measure
+    flops: tuple[Term, ...] = ()
+    activations: tuple[Term, ...] = ()
+    cache: tuple[Term, ...] = ()
+    weight_bytes: Number = 0
+    weights_elsewhere: bool = False
+    role: Role = Role.ATTENTION
+    live: Number = 0
+    replicated: bool = False
 
-    def at(self, tokens: int, pairs: int, positions: int) -> Operator:
+    @property
+    def resident_bytes(self) -> Number:
+        """Weights that the device keeps for it."""
+        return 0 if self.weights_elsewhere else self.weight_bytes
+
+    def at(self, work: Work) -> Operator:
+        """The operator in a step of that much work; without tokens it does not run at all."""
+        if work.tokens == 0:
+            return Operator(self.name, role=self.role)
+        entry = self.measure.entry
+        moved = [term.formula(work, entry) for term in (*self.cache, *self.activations)]
+        if self.weight_bytes:
+            moved.insert(0, f"{self.weight_bytes:,.0f} B of weights")
         return Operator(
             name=self.name,
-            flops=pairs * self.flops_per_pair,
-            activation_bytes=tokens * self.activation_bytes,
-            kv_bytes=positions * self.kv_bytes_per_position,
-            is_attention=True,
-            flops_formula=f"{pairs:,} query-key pairs × {self.flops_text}",
-            bytes_formula=f"{positions:,} cached positions × {self.bytes_text} + "
-            f"{tokens:,} tokens × {self.activation_bytes:,.0f} B of queries and outputs",
+            flops=_total(self.flops, work),
+            weight_bytes=self.weight_bytes,
+            activation_bytes=_total(self.activations, work),
+            kv_bytes=_total(self.cache, work),
+            role=self.role,
+            flops_formula=" + ".join(term.formula(work, entry) for term in self.flops) or "0",
+            bytes_formula=" + ".join(moved) or "0",
         )
+
+
+def _total(terms: Iterable[Term], work: Work) -> Number:
+    return sum(term.at(work) for term in terms)

@@ -1,14 +1,17 @@
 """One model over several devices: ideal tensor parallelism.
 
-Every matrix, and with it the heads, is divided evenly; norms and the embedding look-up are done
-on each device. A key-value head is never split: with more devices than heads it is replicated.
-After the attention and after the MLP of each layer the devices add up their results.
+Every matrix, and with it the heads, is divided evenly; norms, the embedding look-up, the routers
+of experts, indexers and the projections down to latents are done on each device. A key-value head
+is never split: with more devices than heads it is replicated. A latent serves all heads, so that
+each device keeps it whole; recurrent states are divided as the heads are. After the attention and
+after the MLP of each layer the devices add up their results.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from engine.catalog.model_spec import ModelSpec
 from engine.catalog.precision import Number
 
 
@@ -25,6 +28,12 @@ class TensorParallel:
     def kv_heads(self, num_kv_heads: int) -> int:
         """Key-value heads that each device keeps: rounded up, one at least."""
         return -(-num_kv_heads // self.devices)
+
+    def cache_copies(self, model: ModelSpec) -> float:
+        """How often the group keeps the model's KV cache: once, if heads divide over it."""
+        if model.mla is not None:
+            return self.devices
+        return self.devices * self.kv_heads(model.num_kv_heads) / model.num_kv_heads
 
     @property
     def all_reduce_factor(self) -> float:

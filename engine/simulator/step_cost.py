@@ -1,13 +1,13 @@
 """What one step costs: fast enough to price every real step while it runs.
 
 All that does not depend on the batch is computed once. Linear operators depend only on the number
-of tokens and of sampled positions, so their sum is remembered by these two; the attention cores
+of tokens and of sampled positions, so their sum is remembered by these two; the core operators
 are counted in closed form. ``StepCost.operators`` builds the whole list, for those who show it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from engine.catalog.device import HardwareSpec
@@ -16,7 +16,7 @@ from engine.errors import InvalidRequest
 from engine.scheduling.plan import SequenceShape
 from engine.simulator.decoder_step import DecoderStep, StepShape
 from engine.simulator.formats import resolve_formats
-from engine.simulator.operators import Rows
+from engine.simulator.operators import CoreOperator, Role, Rows, Term, Unit
 from engine.simulator.parallelism import TensorParallel
 from engine.simulator.roofline import Bound, PricedOperator, Roofline, RooflineCurve
 
@@ -60,6 +60,24 @@ class _Linear:
     time: float
 
 
+@dataclass(frozen=True, slots=True)
+class _Core:
+    """A core operator as sums of its terms: FLOPs and bytes a pair, a read and a token.
+
+    ``measure`` is the place of its counts in a step's shape, ``peak`` its rate in FLOP/s.
+    """
+
+    measure: int
+    peak: float
+    weight_bytes: float
+    pair_flops: float
+    read_flops: float
+    flops: float
+    pair_bytes: float
+    read_bytes: float
+    bytes: float
+
+
 class StepCostModel:
     """Prices the steps of a model on a device, or on several with ideal tensor parallelism.
 
@@ -94,6 +112,7 @@ class StepCostModel:
             attention=self.formats.attention.flops,
             link=None if link is None else link.bandwidth,
         )
+        self._cores = tuple(self._coefficients(core) for core in self.step.cores)
         self._remembered: dict[tuple[int, int], _Linear] = {}
 
     @property
@@ -106,16 +125,23 @@ class StepCostModel:
         """The cost of one step over a batch of at least one sequence."""
         shape = self.step.measure(shapes)
         linear = self._linear(shape.tokens, shape.sampled)
-        roofline = self.roofline
+        bandwidth = self.roofline.bandwidth
         flops, moved, time = linear.flops, linear.bytes, linear.time
         compute_time, memory_time = linear.compute_time, linear.memory_time
-        for core, (pairs, positions) in zip(self.step.attention, shape.attention, strict=True):
-            core_flops = pairs * core.flops_per_pair
-            core_bytes = shape.tokens * core.activation_bytes + (
-                positions * core.kv_bytes_per_position
+        work = shape.work
+        for core in self._cores:
+            pairs, reads, tokens = work[core.measure]
+            if tokens == 0:
+                continue
+            core_flops = pairs * core.pair_flops + reads * core.read_flops + tokens * core.flops
+            core_bytes = (
+                core.weight_bytes
+                + pairs * core.pair_bytes
+                + reads * core.read_bytes
+                + tokens * core.bytes
             )
-            compute = core_flops / roofline.attention
-            memory = core_bytes / roofline.bandwidth
+            compute = core_flops / core.peak
+            memory = core_bytes / bandwidth
             flops += core_flops
             moved += core_bytes
             compute_time += compute
@@ -128,6 +154,21 @@ class StepCostModel:
     def price_operators(self, shape: StepShape) -> tuple[PricedOperator, ...]:
         """The step operator by operator, as one device runs it: the slow way to ``cost``."""
         return tuple(self.roofline.price(operator) for operator in self.step.operators(shape))
+
+    def _coefficients(self, core: CoreOperator) -> _Core:
+        moved = (*core.activations, *core.cache)
+        attention = core.role is Role.ATTENTION
+        return _Core(
+            measure=self.step.measures.index(core.measure),
+            peak=self.roofline.attention if attention else self.roofline.matmul,
+            weight_bytes=core.weight_bytes,
+            pair_flops=_each(core.flops, Unit.PAIRS),
+            read_flops=_each(core.flops, Unit.READS),
+            flops=_each(core.flops, Unit.TOKENS),
+            pair_bytes=_each(moved, Unit.PAIRS),
+            read_bytes=_each(moved, Unit.READS),
+            bytes=_each(moved, Unit.TOKENS),
+        )
 
     def _linear(self, tokens: int, sampled: int) -> _Linear:
         found = self._remembered.get((tokens, sampled))
@@ -146,7 +187,7 @@ class StepCostModel:
             if rows == 0:
                 continue
             operator_flops = rows * operator.flops
-            operator_bytes = operator.weight_bytes + rows * (
+            operator_bytes = operator.weights_read(rows) + rows * (
                 operator.activation_bytes + operator.kv_bytes
             )
             compute = operator_flops / roofline.matmul
@@ -159,3 +200,7 @@ class StepCostModel:
             if operator.link_bytes and roofline.link:
                 time += rows * operator.link_bytes / roofline.link
         return _Linear(flops, moved, compute_time, memory_time, time)
+
+
+def _each(terms: Iterable[Term], unit: Unit) -> float:
+    return sum(term.each for term in terms if term.unit is unit)

@@ -12,7 +12,7 @@ from engine.catalog.models import ModelSpec, all_models
 from engine.scheduling.plan import SequenceShape
 
 DENSE_MODELS = tuple(spec for spec in all_models() if spec.is_dense)
-OTHER_MODELS = tuple(spec for spec in all_models() if not spec.is_dense)
+ALL_MODELS = all_models()
 
 TINY: dict[str, Any] = {
     "id": "tiny",

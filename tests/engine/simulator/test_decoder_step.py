@@ -11,14 +11,13 @@ import transformers
 from torch.utils.flop_counter import FlopCounterMode
 
 from engine.catalog.models import ModelSpec, get_model
-from engine.errors import UnsupportedModel
 from engine.scheduling.plan import SequenceShape
 from engine.simulator.decoder_step import DecoderStep
 from engine.simulator.formats import resolve_formats
 from engine.simulator.parallelism import TensorParallel
-from tests.engine.simulator.cases import DENSE_MODELS, OTHER_MODELS, device, tiny
+from tests.engine.simulator.cases import ALL_MODELS, device, tiny
 
-DENSE = [pytest.param(spec, id=spec.id) for spec in DENSE_MODELS]
+EVERY_MODEL = [pytest.param(spec, id=spec.id) for spec in ALL_MODELS]
 
 
 def _step(
@@ -105,7 +104,7 @@ def test_flops_equal_those_that_torch_counts(name: str) -> None:
 # ── closed forms ─────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.parametrize("model", DENSE)
+@pytest.mark.parametrize("model", EVERY_MODEL)
 def test_a_decode_step_streams_every_parameter_that_is_not_looked_up(model: ModelSpec) -> None:
     totals = _totals(_step(model), SequenceShape(100, 1, True))
     assert totals["weights"] == 2 * model.num_streamed_parameters
@@ -114,7 +113,7 @@ def test_a_decode_step_streams_every_parameter_that_is_not_looked_up(model: Mode
     )
 
 
-@pytest.mark.parametrize("model", DENSE)
+@pytest.mark.parametrize("model", EVERY_MODEL)
 def test_decode_reads_and_writes_its_cache(model: ModelSpec) -> None:
     context = 5000
     read = model.kv_cache_bytes(context + 1)
@@ -192,10 +191,3 @@ def test_key_value_heads_are_replicated_not_split() -> None:
     assert eight["kv"] == sixteen["kv"]
     three = _totals(_step(model, devices=3), shape)
     assert three["kv"] == 3 * eight["kv"]
-
-
-@pytest.mark.parametrize("model", [pytest.param(spec, id=spec.id) for spec in OTHER_MODELS])
-def test_other_architectures_are_refused_by_name(model: ModelSpec) -> None:
-    with pytest.raises(UnsupportedModel, match="missing") as caught:
-        _step(model)
-    assert caught.value.field == "model"

@@ -8,7 +8,7 @@ from engine.catalog.hardware import get_hardware
 from engine.catalog.models import get_model
 from engine.simulator.memory import MemoryNeeds, PagedTokens, memory_needs, peak_activations
 from engine.simulator.step_cost import StepCostModel
-from tests.engine.simulator.cases import DENSE_MODELS, device, tiny
+from tests.engine.simulator.cases import ALL_MODELS, device, tiny
 
 
 def _needs(
@@ -34,7 +34,7 @@ def test_blocks_hold_all_tokens_with_less_than_a_block_to_spare(tokens: int) -> 
     assert paged.blocks * 16 == paged.allocated
 
 
-@pytest.mark.parametrize("model", [pytest.param(m, id=m.id) for m in DENSE_MODELS])
+@pytest.mark.parametrize("model", [pytest.param(m, id=m.id) for m in ALL_MODELS])
 def test_weights_on_one_device_are_the_models(model) -> None:
     needs = _needs(model.id)
     assert needs.weights == 2 * model.num_parameters

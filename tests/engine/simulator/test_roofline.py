@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.catalog.hardware import get_hardware
-from engine.simulator.operators import Operator
+from engine.simulator.operators import Operator, Role
 from engine.simulator.roofline import Bound, Roofline, RooflineCurve
 from engine.simulator.step_cost import StepCostModel
 from tests.engine.simulator.cases import tiny
@@ -37,7 +37,7 @@ def test_several_devices_keep_the_ridge_point_and_multiply_the_rest() -> None:
     [
         (Operator("a", flops=1e12, weight_bytes=1), 1.0, Bound.COMPUTE),
         (Operator("b", flops=1, weight_bytes=1e9, kv_bytes=1e9), 2.0, Bound.MEMORY),
-        (Operator("c", flops=1e12, is_attention=True, kv_bytes=1), 2.0, Bound.COMPUTE),
+        (Operator("c", flops=1e12, role=Role.ATTENTION, kv_bytes=1), 2.0, Bound.COMPUTE),
         (Operator("d", link_bytes=1e8), 0.1, Bound.LINK),
         (Operator("e"), 0.0, Bound.MEMORY),
     ],

@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 
 from engine.catalog.hardware import get_hardware
 from engine.catalog.models import get_model
-from engine.errors import InvalidRequest, UnknownName, UnsupportedModel
+from engine.errors import InvalidRequest, UnknownName
 from engine.scheduling.plan import SequenceShape
 from engine.simulator.roofline import Bound
 from engine.simulator.step_cost import StepCost, StepCostModel
-from tests.engine.simulator.cases import DENSE_MODELS, batches, device, shapes, tiny
+from tests.engine.simulator.cases import ALL_MODELS, batches, device, shapes, tiny
 
-models = st.sampled_from(DENSE_MODELS)
+models = st.sampled_from(ALL_MODELS)
 hardware = st.builds(
     device,
     bandwidth=st.floats(1e9, 1e13),
@@ -191,8 +191,3 @@ def test_activations_must_be_a_format_of_arithmetic() -> None:
     with pytest.raises(InvalidRequest) as caught:
         StepCostModel(tiny(), device(), activations="q4_0")
     assert caught.value.field == "activations"
-
-
-def test_other_models_are_refused() -> None:
-    with pytest.raises(UnsupportedModel, match="mixture of experts and its latent attention"):
-        StepCostModel(get_model("deepseek-v3"), device())
