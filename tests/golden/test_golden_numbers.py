@@ -11,6 +11,7 @@ from engine.catalog.models import get_model
 from engine.catalog.precision import get_format
 from engine.catalog.units import bytes_label
 from engine.scheduling.blocks import blocks_for
+from engine.simulator.context_cost import FlopWeighting, context_cost
 from engine.simulator.scenario import Scenario, simulate
 
 GIB = 2**30
@@ -39,8 +40,7 @@ KV_BYTES = {
 def test_kv_bytes_per_token_at_16_bits(model: str, expected: int) -> None:
     spec = get_model(model)
     assert spec.kv_bytes_per_token(16) == expected
-    if spec.is_dense:
-        assert _document(model)["memory"]["kv_bytes_per_token"]["value"] == expected
+    assert _document(model)["memory"]["kv_bytes_per_token"]["value"] == expected
 
 
 @pytest.mark.parametrize(("prompt", "output"), [(4096, 1), (4095, 1), (3969, 128)])
@@ -116,6 +116,15 @@ def test_mixtral_8x7b() -> None:
     assert round(2 * spec.num_streamed_parameters / 1e9, 1) == 25.5
     assert spec.moe is not None
     assert round(spec.moe.expected_experts(4), 2) == 5.47
+    memory = _document("mixtral-8x7b")["memory"]
+    assert memory["resident"]["value"] == 2 * spec.num_parameters
+    assert memory["streamed"]["value"] == 2 * spec.num_streamed_parameters
+    four = _document("mixtral-8x7b", batch=4)["memory"]
+    assert "5.469 instead of 2" in four["streamed"]["formula"]
+    # The further experts of four tokens: three matrices each, in every layer.
+    touched = 8 * (1 - (1 - 2 / 8) ** 4) - 2
+    more = touched * 3 * 4096 * 14_336 * 32 * 2
+    assert four["streamed"]["value"] - memory["streamed"]["value"] == pytest.approx(more)
 
 
 @pytest.mark.parametrize(("tokens", "experts"), [(1, 8), (16, 102), (64, 222)])
@@ -155,3 +164,19 @@ def test_deepseek_caches_at_a_million_tokens() -> None:
     assert round(newer.kv_cache_bytes(tokens, 8) / 1e9, 2) == 5.28
     flash = get_model("deepseek-v4-flash")
     assert round(flash.kv_cache_bytes(tokens, 8) / 1e9, 3) == 3.688
+
+
+def test_deepseek_flops_and_caches_as_published() -> None:
+    """10.5 % of the cache and 27.2 % of the FP8-equivalent FLOPs at 1,048,576 tokens."""
+    older, newer, flash = (
+        context_cost(
+            get_model(f"deepseek-{name}"), 1_048_576, weighting=FlopWeighting.FP8_EQUIVALENT
+        )
+        for name in ("v3.2", "v4-pro", "v4-flash")
+    )
+    assert round(older.kv_bytes / 1e9, 2) == 50.40
+    assert round(newer.kv_bytes / 1e9, 2) == 5.28
+    assert round(newer.kv_bytes / older.kv_bytes * 100, 1) == 10.5
+    assert round(newer.flops / older.flops * 100, 1) == 27.2
+    assert round(flash.kv_bytes / older.kv_bytes * 100, 1) == 7.3
+    assert round(flash.flops / older.flops * 100, 1) == 10.3
