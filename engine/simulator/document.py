@@ -182,20 +182,18 @@ class _Writer:
         """Entries of each group of layers in whole blocks, and the states."""
         needs, model = self.report.memory, self.model
         paged = needs.paged
+        copies = self.report.cost_model.group.cache_copies(model)
+        times = "" if copies == 1 else f" × {copies:g} copies"
         parts = [
             f"{group.layers} layers × {whole(group.bytes_per_entry):,} B × "
-            f"{group.entries(paged.tokens, paged.block_size):,} {entry_name(group)}"
+            f"{group.entries(paged.tokens, paged.block_size):,} {entry_name(group)}{times}"
             for group in kv_groups(model, self.report.cost_model.formats.kv.bits)
             if group.layers
         ]
         if model.state_bytes_per_sequence:
             parts.append(f"{model.state_bytes_per_sequence:,} B of states")
-        copies = self.report.cost_model.group.cache_copies(model)
-        times = "" if copies == 1 else f" × {copies:g} copies"
-        return (
-            f"{count(paged.sequences, 'request')} × ({' + '.join(parts)}), in blocks of "
-            f"{paged.block_size}{times}"
-        )
+        sequences = count(paged.sequences, "request")
+        return f"{sequences} × ({' + '.join(parts)}), in blocks of {paged.block_size}"
 
     def decode_extras(self) -> Document:
         """The context of the shown step, and the floor under it that memory alone sets."""

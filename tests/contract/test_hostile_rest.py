@@ -132,7 +132,6 @@ def test_what_does_not_go_together(http: httpx2.Client) -> None:
         ("hardware", "no-such-device", "unknown_name"),
         ("weights", "int3", "unknown_name"),
         ("activations", "q4_0", "invalid_request"),
-        ("model", "mixtral-8x7b", "unsupported_model"),
     ],
 )
 def test_what_the_engine_refuses(http: httpx2.Client, field: str, value: str, code: str) -> None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
-from engine.errors import InvalidRequest, QueueFull, UnknownName, UnsupportedModel
+from engine.errors import InvalidRequest, QueueFull, UnknownName
 from engine.simulator.scenario import Scenario, simulate
 from webapp import simulations
 from webapp.settings import Settings
@@ -36,16 +37,25 @@ async def test_reports_are_for_short_runs(runner: SimulationRunner) -> None:
 
 
 @pytest.mark.parametrize(
-    ("model", "kind"), [("no-such-model", UnknownName), ("mixtral-8x7b", UnsupportedModel)]
+    ("changes", "field", "kind"),
+    [
+        ({"model": "no-such-model"}, "model", UnknownName),
+        ({"activations": "q4_0"}, "activations", InvalidRequest),
+    ],
 )
 @pytest.mark.parametrize("output_tokens", [4, THREAD_TOKENS + 1])
 async def test_errors_come_back_as_what_they_were(
-    runner: SimulationRunner, model: str, kind: type[Exception], output_tokens: int
+    runner: SimulationRunner,
+    changes: dict[str, str],
+    field: str,
+    kind: type[Exception],
+    output_tokens: int,
 ) -> None:
+    scenario = replace(SHORT, output_tokens=output_tokens, **changes)
     with pytest.raises(kind) as refused:
-        await runner.document(Scenario(model, "h100-sxm", output_tokens=output_tokens))
+        await runner.document(scenario)
     assert type(refused.value) is kind
-    assert refused.value.field == "model"  # pyright: ignore
+    assert refused.value.field == field  # pyright: ignore
 
 
 async def test_a_run_that_takes_too_long_is_killed(

@@ -7,12 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import cache
 
 from engine.catalog.hardware import HardwareSpec, all_hardware
 from engine.catalog.models import ModelSpec, all_models
 from engine.catalog.units import bytes_label, time_label
-from engine.errors import EngineError, UnsupportedModel
+from engine.errors import EngineError
 from engine.simulator.report import SimulationReport
 from engine.simulator.scenario import Scenario
 from webapp.charts import StripChart, strip_chart
@@ -88,9 +87,8 @@ class Prediction:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why there is no answer. ``unsupported``: the model has parts that are not simulated yet."""
+    """Why there is no answer."""
 
-    unsupported: bool
     message: str
 
 
@@ -103,11 +101,6 @@ class ElsewhereView:
     hardware: Mapping[str, tuple[HardwareSpec, ...]]
     answer: Prediction | None = None
     refusal: Refusal | None = None
-
-
-@cache
-def _dense_models() -> tuple[ModelSpec, ...]:
-    return tuple(model for model in all_models() if model.is_dense)
 
 
 def _hardware_by_category() -> dict[str, tuple[HardwareSpec, ...]]:
@@ -156,7 +149,7 @@ def read_question(query: Mapping[str, str]) -> Question:
 
 def elsewhere_form(question: Question) -> ElsewhereView:
     """The form alone."""
-    return ElsewhereView(question, _dense_models(), _hardware_by_category())
+    return ElsewhereView(question, all_models(), _hardware_by_category())
 
 
 async def elsewhere_answer(question: Question, simulations: SimulationRunner) -> ElsewhereView:
@@ -172,7 +165,6 @@ async def elsewhere_answer(question: Question, simulations: SimulationRunner) ->
     try:
         report = await simulations.run(scenario)
     except EngineError as error:
-        refusal = Refusal(isinstance(error, UnsupportedModel), error.message)
-        return replace(view, refusal=refusal)
+        return replace(view, refusal=Refusal(error.message))
     strip = strip_chart(report.ttft, report.itl or 0.0, question.output_tokens - 1)
     return replace(view, answer=Prediction(question, report, strip))

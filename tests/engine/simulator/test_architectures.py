@@ -260,7 +260,7 @@ def test_weights_read_grow_with_the_tokens_to_all_that_are_resident(
 def test_parts_that_no_model_combines_are_refused(
     model: str, changes: dict[str, object], words: str
 ) -> None:
-    spec = replace(get_model(model), **changes)  # pyright: ignore[reportArgumentType]
+    spec = replace(get_model(model), **changes)
     with pytest.raises(UnsupportedModel, match=words) as caught:
         _step(spec)
     assert caught.value.field == "model"

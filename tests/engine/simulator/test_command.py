@@ -39,7 +39,6 @@ def test_one_token_has_a_dash_for_itl() -> None:
     ("options", "named"),
     [
         (["--model", "gpt-5"], "--model"),
-        (["--model", "deepseek-v3"], "--model"),
         (["--hardware", "b1000"], "--hardware"),
         (["--weights", "int3"], "--weights"),
         (["--kv", "int3"], "--kv"),

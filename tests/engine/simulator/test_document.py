@@ -18,6 +18,12 @@ CASES = {
     "windowed, shared": Scenario("gemma-3-27b", "l4", 3, "q4_0", "q8_0", 5, 3000, 20),
     "no decode": Scenario("gpt2", "i9-13900k", output_tokens=1),
     "no link": Scenario("phi-4", "m4-max", 2, "fp8", "fp8"),
+    "experts": Scenario("gpt-oss-120b", "h100-sxm", 2, "mxfp4", batch=7),
+    "latents": Scenario("deepseek-v3", "h200-sxm", 8, "fp8", "fp8", 3),
+    "sparse": Scenario("glm-5", "b200-sxm", 8, "fp8", "fp8", 3, 3000, 20),
+    "compressed": Scenario("deepseek-v4-pro", "b200-sxm", 8, "fp8", "fp8", 3, 3000, 20),
+    "states": Scenario("qwen3-next-80b-a3b", "h100-sxm", 4, batch=5),
+    "state space": Scenario("nemotron-3-nano-30b-a3b", "h100-sxm", batch=5),
 }
 
 
@@ -134,6 +140,31 @@ def test_formulas_hold_the_values() -> None:
     activations = document["memory"]["activations"]
     assert activations["formula"] == "512 tokens × (4,096 + 43,008) × 2 B"
     assert activations["value"] == 512 * (4096 + 43_008) * 2
+
+
+@pytest.mark.parametrize(
+    ("case", "words"),
+    [
+        ("plain", "2 × 32 layers × 8 key-value heads × 128 × 16 bits / 8"),
+        ("latents", "61 layers × 576 B of latent and keys, whatever the number of heads"),
+        ("sparse", "78 layers × 788 B of latent and keys, whatever the number of heads"),
+        ("compressed", "30 layers × 652 B / 4 + 31 layers × 584 B / 128 tokens an entry"),
+        ("states", "2 × 12 layers × 2 key-value heads × 256 × 16 bits / 8"),
+    ],
+)
+def test_formulas_of_the_cache_follow_the_architecture(case: str, words: str) -> None:
+    memory: Any = simulate(CASES[case]).to_document()["memory"]
+    assert words in memory["kv_bytes_per_token"]["formula"]
+
+
+def test_the_cache_formula_holds_states_and_copies() -> None:
+    memory: Any = simulate(CASES["states"]).to_document()["memory"]
+    formula = memory["kv_cache"]["formula"]
+    assert formula == (
+        "5 requests × (12 layers × 2,048 B × 640 positions × 2 copies + 77,266,944 B of states), "
+        "in blocks of 16"
+    )
+    assert memory["kv_cache"]["value"] == 5 * (12 * 2048 * 640 * 2 + 77_266_944)
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])

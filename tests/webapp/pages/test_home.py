@@ -165,12 +165,13 @@ class TestElsewhere:
         fragment = client.get(f"/fragments/elsewhere?{asked}").text
         assert "It does not fit" in fragment
 
-    def test_experts_are_refused_politely(self, client: TestClient) -> None:
+    def test_every_model_is_offered_and_answered(self, client: TestClient) -> None:
         answer = client.get("/fragments/elsewhere?model=mixtral-8x7b&hardware=h100-sxm")
         assert answer.status_code == 200
-        assert "Choose a dense model" in answer.text
-        assert "· predicted" not in answer.text
-        assert 'value="mixtral-8x7b"' not in client.get("/").text, "only dense models are offered"
+        assert "· predicted" in answer.text
+        page = client.get("/").text
+        for model in ("mixtral-8x7b", "deepseek-v4-pro", "nemotron-3-nano-30b-a3b"):
+            assert f'value="{model}"' in page
 
     @pytest.mark.parametrize(
         "query",
