@@ -39,6 +39,11 @@ class StepFormats(StorageFormats):
     matmul: ComputeRate
     attention: ComputeRate
 
+    @property
+    def storage(self) -> StorageFormats:
+        """The formats alone, the same on every device."""
+        return StorageFormats(self.weights, self.kv, self.activations)
+
 
 def resolve_formats(
     hardware: HardwareSpec, weights: str, kv: str, activations: str | None = None

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from engine.catalog.device import HardwareSpec
 from engine.catalog.models import ModelSpec
 from engine.errors import InvalidRequest
 from engine.scheduling.plan import SequenceShape
 from engine.simulator.decoder_step import DecoderStep, StepShape
-from engine.simulator.formats import resolve_formats
+from engine.simulator.formats import StorageFormats, resolve_formats
 from engine.simulator.operators import CoreOperator, Role, Rows, Term, Unit
 from engine.simulator.parallelism import TensorParallel
 from engine.simulator.roofline import Bound, PricedOperator, Roofline, RooflineCurve
@@ -104,7 +105,7 @@ class StepCostModel:
         self.hardware = hardware
         self.formats = resolve_formats(hardware, weights, kv, activations)
         self.group = TensorParallel(devices)
-        self.step = DecoderStep(model, self.formats, self.group)
+        self.step = _decoder_step(model, self.formats.storage, devices)
         link = hardware.interconnect
         self.roofline = Roofline(
             bandwidth=hardware.bandwidth,
@@ -200,6 +201,12 @@ class StepCostModel:
             if operator.link_bytes and roofline.link:
                 time += rows * operator.link_bytes / roofline.link
         return _Linear(flops, moved, compute_time, memory_time, time)
+
+
+@lru_cache(maxsize=256)
+def _decoder_step(model: ModelSpec, formats: StorageFormats, devices: int) -> DecoderStep:
+    """A step does not change and does not depend on the hardware: it is composed once."""
+    return DecoderStep(model, formats, TensorParallel(devices))
 
 
 def _each(terms: Iterable[Term], unit: Unit) -> float:

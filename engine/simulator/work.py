@@ -46,10 +46,14 @@ class CausalWork:
         for shape in shapes:
             new, prefix = shape.new_tokens, shape.prefix_tokens
             tokens += new
+            end = prefix + new
             if window is None:
-                end = prefix + new
                 pairs += new * end - new * (new - 1) // 2
                 positions += end
+            elif new == 1:
+                seen = end if end < window else window
+                pairs += seen
+                positions += seen
             else:
                 pairs += causal_pairs(prefix, new, window)
                 positions += visible_positions(prefix, new, window)
@@ -72,7 +76,7 @@ class LatentWork:
         pairs = positions = tokens = 0
         for shape in shapes:
             new, prefix = shape.new_tokens, shape.prefix_tokens
-            if (prefix > 0 and new <= MOST_ABSORBED_TOKENS) is not self.absorbed:
+            if is_decode(shape) is not self.absorbed:
                 continue
             end = prefix + new
             pairs += new * end - new * (new - 1) // 2
@@ -104,16 +108,19 @@ class EntryWork:
             tokens += new
             entries = end // ratio
             if new == 1:
+                # A decoding query reads what it sees: the usual case, and called every step.
                 seen = entries if most is None or entries < most else most
-                read = seen
-            else:
-                seen = compressed_pairs(prefix, new, ratio, most)
-                read = min(entries, seen)
+                if window:
+                    seen += end if end < window else window
+                pairs += seen
+                reads += seen
+                continue
+            seen = compressed_pairs(prefix, new, ratio, most)
+            pairs += seen
+            reads += min(entries, seen)
             if window:
                 pairs += causal_pairs(prefix, new, window)
                 reads += visible_positions(prefix, new, window)
-            pairs += seen
-            reads += read
         return Work(pairs, reads, tokens)
 
 

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.catalog.hardware import get_hardware
-from engine.catalog.models import get_model
+from engine.catalog.models import ModelSpec, get_model
 from engine.errors import InvalidRequest, UnknownName
 from engine.scheduling.plan import SequenceShape
 from engine.simulator.roofline import Bound
@@ -57,9 +57,9 @@ def test_fast_equals_slow(model, machine, weights, kv, devices, batch) -> None:
         assert priced.time == pytest.approx(expected + link)
 
 
-@given(batch=batches)
-def test_no_step_beats_the_roofline(batch: list[SequenceShape]) -> None:
-    cost_model = StepCostModel(get_model("llama-3.1-8b"), get_hardware("h100-sxm"))
+@given(model=models, batch=batches)
+def test_no_step_beats_the_roofline(model: ModelSpec, batch: list[SequenceShape]) -> None:
+    cost_model = StepCostModel(model, get_hardware("h100-sxm"))
     cost = cost_model.cost(batch)
     assert cost.flops / cost.time <= cost_model.curve.attainable(cost.intensity) * (1 + 1e-9)
 
@@ -86,9 +86,11 @@ def _parts(cost_model: StepCostModel, batch: Sequence[SequenceShape]) -> list[St
     return [cost_model.cost([shape]) for shape in batch]
 
 
-@given(batch=batches)
-def test_flops_and_cache_of_a_batch_are_the_sum_of_its_parts(batch: list[SequenceShape]) -> None:
-    cost_model = StepCostModel(get_model("gemma-3-4b"), device())
+@given(model=models, batch=batches)
+def test_flops_and_cache_of_a_batch_are_the_sum_of_its_parts(
+    model: ModelSpec, batch: list[SequenceShape]
+) -> None:
+    cost_model = StepCostModel(model, device())
     whole, parts = cost_model.cost(batch), _parts(cost_model, batch)
     assert whole.flops == pytest.approx(sum(part.flops for part in parts))
 
@@ -98,22 +100,36 @@ def test_flops_and_cache_of_a_batch_are_the_sum_of_its_parts(batch: list[Sequenc
     assert cache(whole) == pytest.approx(sum(cache(part) for part in parts))
 
 
-@given(batch=batches)
+@given(model=models, batch=batches)
 def test_a_batch_takes_no_less_than_each_part_and_no_more_than_all(
-    batch: list[SequenceShape],
+    model: ModelSpec, batch: list[SequenceShape]
 ) -> None:
-    cost_model = StepCostModel(get_model("llama-3.2-1b"), device())
+    cost_model = StepCostModel(model, device())
     whole, parts = cost_model.cost(batch), _parts(cost_model, batch)
-    assert whole.time >= max(part.time for part in parts) * (1 - 1e-12)
-    assert whole.time <= sum(part.time for part in parts) * (1 + 1e-12)
-    assert whole.bytes <= sum(part.bytes for part in parts) * (1 + 1e-12)
+    assert whole.time >= max(part.time for part in parts) * (1 - 1e-9)
+    assert whole.time <= sum(part.time for part in parts) * (1 + 1e-9)
+    assert whole.bytes <= sum(part.bytes for part in parts) * (1 + 1e-9)
 
 
-@given(shape=shapes, longer=st.integers(1, 5000))
-def test_a_longer_prefix_never_costs_less(shape: SequenceShape, longer: int) -> None:
-    cost_model = StepCostModel(get_model("gemma-2-9b"), device())
+@given(model=models, shape=shapes, longer=st.integers(1, 5000))
+def test_a_longer_prefix_never_costs_less(
+    model: ModelSpec, shape: SequenceShape, longer: int
+) -> None:
+    cost_model = StepCostModel(model, device())
     far = SequenceShape(shape.prefix_tokens + longer, shape.new_tokens, shape.samples)
     assert cost_model.cost([far]).time >= cost_model.cost([shape]).time
+
+
+@given(model=models, batch=batches)
+def test_more_bits_never_move_fewer_bytes(model: ModelSpec, batch: list[SequenceShape]) -> None:
+    def moved(weights: str, kv: str) -> float:
+        return StepCostModel(model, device(), weights, kv, "bf16").cost(batch).bytes
+
+    for narrow, wide in (("q4_0", "fp8"), ("fp8", "q8_0"), ("q8_0", "bf16"), ("bf16", "fp32")):
+        assert moved(narrow, "bf16") <= moved(wide, "bf16")
+    # "fp8" caches of sparse latents keep the rotated key in 16 bits: more than 8.5 bits a number.
+    for narrow, wide in (("q4_0", "q8_0"), ("fp8", "bf16"), ("q8_0", "bf16"), ("bf16", "fp32")):
+        assert moved("bf16", narrow) <= moved("bf16", wide)
 
 
 def test_what_is_remembered_does_not_leak_into_other_batches() -> None:
@@ -137,9 +153,13 @@ def test_memory_of_the_cost_model_is_bounded(monkeypatch: pytest.MonkeyPatch) ->
     assert len(cost_model._remembered) <= 10
 
 
+SPEED = ["smollm2-135m", "gpt-oss-20b", "deepseek-v3", "deepseek-v4-flash", "qwen3-next-80b-a3b"]
+
+
 @pytest.mark.serial
-def test_a_step_of_64_sequences_is_priced_in_under_300_microseconds() -> None:
-    cost_model = StepCostModel(get_model("smollm2-135m"), device())
+@pytest.mark.parametrize("model", SPEED)
+def test_a_step_of_64_sequences_is_priced_in_under_300_microseconds(model: str) -> None:
+    cost_model = StepCostModel(get_model(model), device())
     rounds = []
     for offset in range(200):
         batch = [SequenceShape(offset + index, 1, True) for index in range(64)]
