@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.catalog.attention import (
@@ -54,6 +54,14 @@ def test_mixtral_reads_the_experts_that_its_tokens_touch(tokens: int, experts: f
     assert (up.flops, down.flops) == (2 * tokens * 2 * 2 * matrix, 2 * tokens * 2 * matrix)
     assert by_name["router"].flops == 2 * tokens * 4096 * 8 * 32
     assert f"{experts:.4g} of 8 experts" in up.bytes_formula
+
+
+@pytest.mark.parametrize(("tokens", "experts"), [(1, 8), (16, 102), (64, 222), (256, 256)])
+def test_deepseek_v3_reads_8_102_222_of_its_256_experts(tokens: int, experts: int) -> None:
+    step = _step(get_model("deepseek-v3"))
+    batch = [SequenceShape(1000, 1, True)] * tokens
+    read = _operators(step, *batch)["expert down projection"].weight_bytes
+    assert round(read / (7168 * 2048 * 58 * 2)) == experts
 
 
 def test_leading_dense_layers_and_shared_experts_of_deepseek_v3() -> None:
@@ -207,6 +215,8 @@ def test_the_output_gate_widens_the_queries() -> None:
 # ── what holds for all ───────────────────────────────────────────────────────────────────────────
 
 
+# Composing a step for the first time takes a while: no deadline.
+@settings(max_examples=60, deadline=None)
 @given(model=EVERY_MODEL, devices=st.sampled_from([2, 4, 8]), batch=batches)
 def test_devices_conserve_flops_but_for_what_each_does_whole(
     model: ModelSpec, devices: int, batch: list[SequenceShape]
@@ -228,6 +238,7 @@ def test_devices_conserve_flops_but_for_what_each_does_whole(
             )
 
 
+@settings(max_examples=60, deadline=None)
 @given(model=EVERY_MODEL, tokens=st.integers(1, 500), more=st.integers(1, 500))
 def test_weights_read_grow_with_the_tokens_to_all_that_are_resident(
     model: ModelSpec, tokens: int, more: int

@@ -23,7 +23,7 @@ from tests.engine.simulator.cases import ALL_MODELS
 BASE = Scenario(model="llama-2-7b", hardware="a100-80-sxm", weights="fp16", kv="fp16")
 
 
-@settings(max_examples=40)
+@settings(max_examples=40, deadline=None)
 @given(
     model=st.sampled_from([model.id for model in ALL_MODELS]),
     hardware=st.sampled_from(["h100-sxm", "rtx-4090", "m4-max", "i9-13900k", "tpu-v5e"]),

@@ -8,7 +8,7 @@ from statistics import median
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.catalog.hardware import get_hardware
@@ -29,6 +29,7 @@ hardware = st.builds(
 formats = st.sampled_from(["bf16", "fp16", "q4_0", "q8_0", "int4-g128"])
 
 
+@settings(deadline=None)
 @given(
     model=models,
     machine=hardware,
@@ -57,6 +58,7 @@ def test_fast_equals_slow(model, machine, weights, kv, devices, batch) -> None:
         assert priced.time == pytest.approx(expected + link)
 
 
+@settings(deadline=None)
 @given(model=models, batch=batches)
 def test_no_step_beats_the_roofline(model: ModelSpec, batch: list[SequenceShape]) -> None:
     cost_model = StepCostModel(model, get_hardware("h100-sxm"))
@@ -64,6 +66,7 @@ def test_no_step_beats_the_roofline(model: ModelSpec, batch: list[SequenceShape]
     assert cost.flops / cost.time <= cost_model.curve.attainable(cost.intensity) * (1 + 1e-9)
 
 
+@settings(deadline=None)
 @given(
     model=models,
     batch=batches,
@@ -86,6 +89,7 @@ def _parts(cost_model: StepCostModel, batch: Sequence[SequenceShape]) -> list[St
     return [cost_model.cost([shape]) for shape in batch]
 
 
+@settings(deadline=None)
 @given(model=models, batch=batches)
 def test_flops_and_cache_of_a_batch_are_the_sum_of_its_parts(
     model: ModelSpec, batch: list[SequenceShape]
@@ -100,6 +104,7 @@ def test_flops_and_cache_of_a_batch_are_the_sum_of_its_parts(
     assert cache(whole) == pytest.approx(sum(cache(part) for part in parts))
 
 
+@settings(deadline=None)
 @given(model=models, batch=batches)
 def test_a_batch_takes_no_less_than_each_part_and_no_more_than_all(
     model: ModelSpec, batch: list[SequenceShape]
@@ -111,6 +116,7 @@ def test_a_batch_takes_no_less_than_each_part_and_no_more_than_all(
     assert whole.bytes <= sum(part.bytes for part in parts) * (1 + 1e-9)
 
 
+@settings(deadline=None)
 @given(model=models, shape=shapes, longer=st.integers(1, 5000))
 def test_a_longer_prefix_never_costs_less(
     model: ModelSpec, shape: SequenceShape, longer: int
@@ -120,6 +126,7 @@ def test_a_longer_prefix_never_costs_less(
     assert cost_model.cost([far]).time >= cost_model.cost([shape]).time
 
 
+@settings(max_examples=50, deadline=None)
 @given(model=models, batch=batches)
 def test_more_bits_never_move_fewer_bytes(model: ModelSpec, batch: list[SequenceShape]) -> None:
     def moved(weights: str, kv: str) -> float:
