@@ -9,8 +9,10 @@ from typing import Any
 
 import pytest
 
+from engine.catalog.models import get_model
 from engine.simulator.quantity import Quantity
 from engine.simulator.scenario import Scenario, simulate
+from tests.engine.simulator.cases import ALL_MODELS
 
 UNITS = {"s", "B", "FLOP", "FLOP/s", "B/s", "FLOP/B", "tokens/s", "tokens", "blocks", "slots"}
 CASES = {
@@ -155,6 +157,16 @@ def test_formulas_hold_the_values() -> None:
 def test_formulas_of_the_cache_follow_the_architecture(case: str, words: str) -> None:
     memory: Any = simulate(CASES[case]).to_document()["memory"]
     assert words in memory["kv_bytes_per_token"]["formula"]
+
+
+@pytest.mark.parametrize("model", [spec.id for spec in ALL_MODELS])
+def test_every_model_of_the_catalogue_is_simulated(model: str) -> None:
+    scenario = Scenario(model, "h100-sxm", 8, "fp8", "fp8", 2, 300, 5)
+    document: Any = json.loads(json.dumps(simulate(scenario).to_document(), allow_nan=False))
+    assert document["ttft"]["value"] > document["itl"]["value"] > 0
+    memory, spec = document["memory"], get_model(model)
+    assert memory["weights"]["value"] >= spec.num_parameters
+    assert memory["kv_bytes_per_token"]["value"] == spec.kv_bytes_per_token(8)
 
 
 def test_the_cache_formula_holds_states_and_copies() -> None:

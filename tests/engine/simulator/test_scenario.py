@@ -206,6 +206,6 @@ def test_unknown_names_name_their_field(
 )
 def test_the_largest_scenarios_come_to_an_end(changes: dict[str, Any]) -> None:
     scenario = replace(BASE, **changes)
-    document = simulate(scenario).to_document()
+    document: Any = simulate(scenario).to_document()
     assert document["ttft"]["value"] > 0
     assert document["tokens_per_s"]["value"] > 0
