@@ -7,12 +7,10 @@ steps. Nothing here knows of processes or sockets: the worker feeds it, the CLI 
 from __future__ import annotations
 
 import logging
-import secrets
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from engine.errors import EngineError, InvalidRequest, StepFailed
+from engine.errors import EngineError, StepFailed
 from engine.inference.loading import LoadedModel
 from engine.inference.messages import (
     Accepted,
@@ -27,8 +25,7 @@ from engine.inference.messages import (
     Step,
     Token,
 )
-from engine.inference.sampling import SamplingParams
-from engine.inference.stop_strings import StopStringMatcher
+from engine.inference.preparing import PreparedRequest, prepare_request
 from engine.inference.text_stream import TextStream
 from engine.scheduling.blocks import BlockPool
 from engine.scheduling.events import (
@@ -44,20 +41,6 @@ from engine.scheduling.request import FinishReason, Request
 from engine.scheduling.scheduler import Scheduler, SchedulerLimits
 
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class PreparedRequest:
-    """A request that has been checked and tokenized, on whatever thread, but not queued yet."""
-
-    generate: Generate
-    received: float
-    tokenize_seconds: float
-    dtype: str
-    sampling: SamplingParams
-    prompt_token_ids: tuple[int, ...]
-    stop_token_ids: frozenset[int]
-    notices: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)
@@ -126,58 +109,8 @@ class Engine:
     # ── requests ─────────────────────────────────────────────────────────────────────────────
 
     def prepare(self, generate: Generate, received: float) -> PreparedRequest:
-        """Check and tokenize a request. Touches no state, so any thread may call it.
-
-        Raises:
-            InvalidRequest: a field is wrong; it names which.
-            TemplateError: the chat template cannot take these messages.
-        """
-        dtype = self._model.default_dtype if generate.dtype == "auto" else generate.dtype
-        if dtype not in self._lanes:
-            offered = ", ".join(self._lanes)
-            raise InvalidRequest(f"choose one of auto, {offered}", field="dtype")
-        # 31 bits, so that every client can show the seed exactly, JavaScript included.
-        seed = secrets.randbits(31) if generate.seed is None else generate.seed
-        sampling = SamplingParams(
-            temperature=generate.temperature,
-            top_k=generate.top_k,
-            top_p=generate.top_p,
-            min_p=generate.min_p,
-            seed=seed,
-        )
-        sampling.validate(self._model.config.vocab_size)
-        StopStringMatcher(generate.stop)  # refuses what is no stop string
-        start = time.perf_counter()
-        prompt_token_ids = tuple(self._tokenize(generate))
-        seconds = time.perf_counter() - start
-        if not prompt_token_ids:
-            raise InvalidRequest(
-                "the prompt is empty; write at least one character", field="prompt"
-            )
-        stops = frozenset(self._model.config.eos_token_ids) | frozenset(generate.stop_token_ids)
-        return PreparedRequest(
-            generate,
-            received,
-            seconds,
-            dtype,
-            sampling,
-            prompt_token_ids,
-            stops,
-            self._notices(generate),
-        )
-
-    def _notices(self, generate: Generate) -> tuple[str, ...]:
-        texts = [generate.prompt or "", *(turn.content for turn in generate.messages or ())]
-        left_out = any(self._model.tokenizer.unspellable(text) for text in texts)
-        return ("characters_left_out",) if left_out else ()
-
-    def _tokenize(self, generate: Generate) -> list[int]:
-        if (generate.prompt is None) == (generate.messages is None):
-            raise InvalidRequest("give either prompt or messages", field="prompt")
-        if generate.prompt is not None:
-            return self._model.tokenizer.encode_prompt(generate.prompt)
-        turns = [{"role": m.role, "content": m.content} for m in generate.messages or ()]
-        return self._model.tokenizer.encode_chat(turns)
+        """``prepare_request`` for this engine's model. Touches no state: any thread may call it."""
+        return prepare_request(self._model, generate, received)
 
     def submit(self, prepared: PreparedRequest) -> None:
         """Queue a prepared request; a refusal is told as ``Failed``, never raised."""

@@ -14,10 +14,11 @@ import threading
 import time
 
 from engine.errors import EngineError, StepFailed
-from engine.inference.engine import Engine, PreparedRequest
+from engine.inference.engine import Engine
 from engine.inference.loading import load_model
 from engine.inference.messages import Abort, Failed, Generate, Message, Ping, Pong
 from engine.inference.options import EngineOptions, parse_worker_arguments
+from engine.inference.preparing import PreparedRequest
 from engine.inference.wire import MAX_LINE_BYTES, decode, encode
 from engine.scheduling.scheduler import SchedulerLimits
 
