@@ -32,7 +32,7 @@ from engine.inference.device import Device, open_device
 log = logging.getLogger(__name__)
 
 _MIB = 2**20
-_REPEATS = 7
+_REPEATS = 5
 _MIN_REPEATS = 3
 # One pattern or shape stops repeating after this; keeps slow machines within seconds.
 _BUDGET_S = 0.4
@@ -226,7 +226,7 @@ def _gemm(
 
 
 def _rate(amount: float, run: Callable[[], object], device: torch.device, how: str) -> Rate:
-    """``amount`` per second: the median of up to 7 runs after a warm-up that is not counted."""
+    """``amount`` per second: the median of up to 5 runs after a warm-up that is not counted."""
     timer = _time_on_gpu if device.type == "cuda" else _time_on_cpu
     timer(run)
     started = time.perf_counter()
