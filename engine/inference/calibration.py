@@ -39,6 +39,8 @@ _BUDGET_S = 0.4
 # A buffer this many times the last-level cache leaves at most 1/16 of the reads to it.
 _CACHES = 16
 _MIN_BUFFER = {"cpu": 256 * _MIB, "cuda": 1024 * _MIB}
+# A one-minute load above this share of the threads takes part of the machine away.
+_BUSY = 0.5
 # Columns of the matrix-vector product: long rows, so that a thread streams.
 _ROW = 8192
 # (M, K, N), small to large: a prefill of 512 tokens through a small model's feed-forward layer,
@@ -167,6 +169,13 @@ def _calibration_lock() -> FileLock:
 
 
 def _measure_and_save(device: Device) -> Calibration:
+    load = os.getloadavg()[0]
+    if load > _BUSY * device.threads:
+        log.warning(
+            "other programs keep this machine busy (load %.1f), so it may be measured as slower "
+            "than it is; calibrate again when it is quiet",
+            load,
+        )
     measured = measure_machine(device)
     save_calibration(measured)
     return measured

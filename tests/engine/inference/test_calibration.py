@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -197,6 +198,13 @@ def test_calibrating_on_purpose_always_measures(measurements: list[str]):
     subject.calibrate_now("cpu")
     subject.calibrate_now("cpu")
     assert measurements == ["cpu", "cpu"]
+
+
+@pytest.mark.parametrize(("load", "warnings"), [(0.1, 0), (50.0, 1)])
+def test_a_busy_machine_is_told(measurements, monkeypatch, caplog, load: float, warnings: int):
+    monkeypatch.setattr(os, "getloadavg", lambda: (load, 0.0, 0.0))
+    subject.calibrate_now("cpu")
+    assert len([record for record in caplog.records if "busy" in record.message]) == warnings
 
 
 def test_two_at_once_measure_once(measurements: list[str]):
