@@ -107,6 +107,10 @@ class TorchExecutor:
         except StepFailed:
             self._cache.zero(block for s in plan.sequences for block in s.block_table)
             raise
+        if not choices and self.device == "cuda":
+            # Reading the choices waits for the GPU; with none to read, the step would seem to end
+            # when its last kernel was started.
+            torch.cuda.synchronize(self._transformer.device)
         watch.stage_done("sample")
         samples = {
             sequence.request_id: Sample(sequence.request_id, choice.token_id, choice.logprob)

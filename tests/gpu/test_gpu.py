@@ -15,6 +15,7 @@ from tests.engine.inference.runs_for_tests import (
     alone,
     logits,
     new_cache,
+    plan,
     random_ids,
     sequence,
     tiny_executor,
@@ -76,6 +77,15 @@ def test_tokens_are_those_of_the_cpu_alone_and_together(params: SamplingParams) 
         expected = alone(tiny_executor(), ids, 24, params)
         assert alone(executor, ids, 24, params) == expected
         assert run.tokens(name) == expected
+
+
+def test_a_chunk_that_samples_nothing_is_over_when_its_step_ends() -> None:
+    executor = _executor(torch.bfloat16)
+    for samples in (True, False):
+        executor.add_request("a", SamplingParams())
+        chunk = sequence(random_ids(500, seed=1), table=range(32), samples=samples)
+        executor.execute(plan(chunk))
+        assert torch.cuda.current_stream().query(), "work is left on the GPU"
 
 
 def test_a_step_on_cuda_tells_no_stages() -> None:

@@ -117,6 +117,19 @@ def test_a_chunk_that_samples_nothing_gives_no_sample() -> None:
     assert result.samples == ()
 
 
+@pytest.mark.parametrize(("device", "waits"), [("cuda", 1), ("cpu", 0)])
+def test_a_step_that_samples_nothing_waits_for_the_gpu(
+    device: str, waits: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waited: list[object] = []
+    monkeypatch.setattr(torch.cuda, "synchronize", waited.append)
+    monkeypatch.setattr(TorchExecutor, "device", device)
+    executor = tiny_executor()
+    executor.add_request("a", GREEDY)
+    executor.execute(plan(sequence(random_ids(5, 1), table=[0], samples=False)))
+    assert len(waited) == waits
+
+
 def test_samples_come_in_the_order_of_the_plan() -> None:
     executor = tiny_executor()
     lengths = {"short": 3, "chunk": 10, "long": 30, "middle": 17}
