@@ -22,6 +22,10 @@ class Linear(Protocol):
     @property
     def nbytes(self) -> int: ...
 
+    def shares_memory_with(self, tensor: Tensor) -> bool:
+        """Whether the weights are that very tensor, and no copy of it."""
+        ...
+
     def __call__(self, x_ti: Tensor) -> Tensor:
         """``[t, i]`` to ``[t, o]``."""
         ...
@@ -37,6 +41,9 @@ class PlainLinear:
     @property
     def nbytes(self) -> int:
         return self._weight_oi.nbytes + (0 if self._bias_o is None else self._bias_o.nbytes)
+
+    def shares_memory_with(self, tensor: Tensor) -> bool:
+        return self._weight_oi.data_ptr() == tensor.data_ptr()
 
     def __call__(self, x_ti: Tensor) -> Tensor:
         return functional.linear(x_ti, self._weight_oi, self._bias_o)
@@ -58,6 +65,9 @@ class PackedLinear:
     @property
     def nbytes(self) -> int:
         return self._nbytes
+
+    def shares_memory_with(self, tensor: Tensor) -> bool:
+        return False  # the packed layout is always a copy
 
     @staticmethod
     def supports(dtype: torch.dtype, device: torch.device) -> bool:

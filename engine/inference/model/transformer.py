@@ -44,8 +44,8 @@ class Layer:
 
 @dataclass(frozen=True, slots=True)
 class Weights:
-    """All that was loaded. ``head`` shares nothing with ``embed_vm``, even where they are tied:
-    looking up rows needs the plain table and multiplying wants the packed one."""
+    """All that was loaded. Where ``head`` is tied to ``embed_vm``, a plain layer reads that very
+    table; a packed one has a copy, because looking up rows needs the plain layout."""
 
     embed_vm: Tensor
     layers: tuple[Layer, ...]
@@ -54,8 +54,10 @@ class Weights:
 
     @property
     def nbytes(self) -> int:
-        """Bytes that the weights take in memory."""
-        parts: list[Linear | RMSNorm | Tensor] = [self.embed_vm, self.final_norm, self.head]
+        """Bytes that the weights take in memory; a table that is shared counts once."""
+        parts: list[Linear | RMSNorm | Tensor] = [self.final_norm, self.head]
+        if not self.head.shares_memory_with(self.embed_vm):
+            parts.append(self.embed_vm)
         for layer in self.layers:
             parts += [layer.attn_norm, layer.qkv, layer.o]
             parts += [layer.mlp_norm, layer.gate_up, layer.down]

@@ -10,7 +10,10 @@ import torch
 from engine.errors import InvalidRequest, StepFailed
 from engine.inference.executor import TorchExecutor
 from engine.inference.kv_cache.paged import PagedKVCache, blocks_in_budget, kv_bytes_per_token
+from engine.inference.model.linear import PackedLinear
+from engine.inference.model.load import load_transformer
 from engine.inference.sampling import SamplingParams
+from engine.inference.weights.tiny import tiny_random_checkpoint
 from engine.scheduling.events import RequestFinished, RequestPreempted, StepCompleted
 from engine.scheduling.request import FinishReason
 from engine.scheduling.scheduler import SchedulerLimits
@@ -160,6 +163,19 @@ def test_what_it_says_of_itself() -> None:
         assert (executor.num_blocks, executor.block_size) == (3, 16)
         assert executor.dtype == str(dtype).split(".")[1]
         assert executor.device == "cpu"
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_tied_weights_count_as_often_as_they_are_stored(
+    packed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A plain head reads the embedding's table itself; a packed one has a copy of it."""
+    monkeypatch.setattr(PackedLinear, "supports", lambda dtype, device: packed)
+    transformer = load_transformer(tiny_random_checkpoint(tied_embeddings=True), torch.float32, CPU)
+    config = transformer.config
+    table = config.vocab_size * config.hidden_size
+    numbers = config.num_parameters + (table if packed else 0)
+    assert TorchExecutor(transformer, num_blocks=1).weight_bytes == 4 * numbers
 
 
 def test_requests_are_checked_when_added_and_forgotten_when_released() -> None:
