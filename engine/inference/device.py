@@ -16,9 +16,10 @@ from engine.errors import EngineUnavailable, InvalidRequest
 DTYPES: dict[str, torch.dtype] = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 """The number formats that the engine computes in, by the names it shows."""
 
-# Parameters of glibc's mallopt, and what this process sets them to.
+# Parameters of glibc's mallopt, and what this process sets them to. Its manual allows a mapping
+# threshold of up to 32 MiB, to which older versions hold; newer ones take more.
 _M_TRIM_THRESHOLD, _KEPT_BYTES = -1, 512 * 2**20
-_M_MMAP_THRESHOLD, _MAPPED_BYTES = -3, 64 * 2**20
+_M_MMAP_THRESHOLD, _MAPPED_BYTES = -3, (64 * 2**20, 32 * 2**20)
 
 _CPU_INFO = Path("/proc/cpuinfo")
 _CGROUP_QUOTA = Path("/sys/fs/cgroup/cpu.max")
@@ -76,14 +77,16 @@ def keep_freed_memory() -> bool:
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is None:  # another C library, such as musl
         return False
-    kept = mallopt(_M_TRIM_THRESHOLD, _KEPT_BYTES)
-    mapped = mallopt(_M_MMAP_THRESHOLD, _MAPPED_BYTES)
-    return bool(kept and mapped)
+    # Setting either ends glibc's own adjusting of both, so one without the other would be worse
+    # than neither.
+    mapped = any(mallopt(_M_MMAP_THRESHOLD, size) for size in _MAPPED_BYTES)
+    return mapped and bool(mallopt(_M_TRIM_THRESHOLD, _KEPT_BYTES))
 
 
 def default_dtype(kind: str) -> str:
     """bfloat16 where the device multiplies it natively, float32 elsewhere."""
-    return "bfloat16" if kind == "cuda" or cpu_multiplies_bfloat16() else "float32"
+    native = cuda_multiplies_bfloat16() if kind == "cuda" else cpu_multiplies_bfloat16()
+    return "bfloat16" if native else "float32"
 
 
 def resolve_dtype(name: str, kind: str) -> torch.dtype:
@@ -96,6 +99,12 @@ def resolve_dtype(name: str, kind: str) -> torch.dtype:
     if chosen not in DTYPES:
         raise InvalidRequest(f"choose one of auto, {', '.join(DTYPES)}", field="dtype")
     return DTYPES[chosen]
+
+
+def cuda_multiplies_bfloat16() -> bool:
+    """Whether the GPU has bfloat16 in its units: NVIDIA's from Ampere on. P100, V100 and T4 only
+    emulate it, slower than they compute in float32."""
+    return torch.cuda.is_bf16_supported(including_emulation=False)
 
 
 def cpu_multiplies_bfloat16() -> bool:

@@ -6,6 +6,7 @@ import resource
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -44,7 +45,24 @@ def test_float32_without_native_bfloat16(cpu: pytest.MonkeyPatch) -> None:
     assert devices.default_dtype("cpu") == "float32"
     assert devices.resolve_dtype("auto", "cpu") is torch.float32
     assert devices.resolve_dtype("bfloat16", "cpu") is torch.bfloat16
-    assert devices.default_dtype("cuda") == "bfloat16"
+
+
+@pytest.mark.parametrize(
+    ("compute_capability", "dtype"),
+    [((6, 0), "float32"), ((7, 5), "float32"), ((8, 0), "bfloat16"), ((9, 0), "bfloat16")],
+)
+def test_bfloat16_where_a_gpu_multiplies_it(
+    compute_capability: tuple[int, int], dtype: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """P100 is 6.0, T4 is 7.5: torch emulates bfloat16 there."""
+    major, minor = compute_capability
+    properties = SimpleNamespace(major=major, minor=minor)
+    monkeypatch.setattr(torch.version, "hip", None)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: properties)
+    assert devices.default_dtype("cuda") == dtype
+    assert devices.resolve_dtype("auto", "cuda") is devices.DTYPES[dtype]
 
 
 @pytest.mark.parametrize("feature", ["_is_avx512_bf16_supported", "_is_amx_tile_supported"])
@@ -129,6 +147,48 @@ def test_threads_can_be_set_by_hand(machine: pytest.MonkeyPatch) -> None:
     assert devices.thread_count() == 3
     machine.setenv("OMP_NUM_THREADS", "many")
     assert devices.thread_count() == 4
+
+
+class _LibC:
+    """A C library that takes mapping thresholds up to a limit, and notes what it was asked."""
+
+    def __init__(self, largest_mapping_threshold: int) -> None:
+        self._largest = largest_mapping_threshold
+        self.taken: dict[int, int] = {}
+
+    def mallopt(self, parameter: int, value: int) -> int:
+        if parameter == -3 and value > self._largest:
+            return 0
+        self.taken[parameter] = value
+        return 1
+
+
+@pytest.mark.parametrize(
+    ("largest", "taken"),
+    [
+        (2**40, {-3: 64 * 2**20, -1: 512 * 2**20}),
+        (32 * 2**20, {-3: 32 * 2**20, -1: 512 * 2**20}),
+        (0, {}),
+    ],
+)
+def test_memory_is_kept_as_far_as_the_c_library_lets(
+    largest: int, taken: dict[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    library = _LibC(largest)
+    monkeypatch.setattr(devices.sys, "platform", "linux")
+    monkeypatch.setattr(devices.ctypes, "CDLL", lambda _: library)
+    assert devices.keep_freed_memory() == bool(taken)
+    assert library.taken == taken
+
+
+@pytest.mark.parametrize("platform", ["linux", "darwin", "win32"])
+def test_other_c_libraries_are_left_as_they_are(
+    platform: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """musl has no mallopt; beyond Linux nothing is even looked up."""
+    monkeypatch.setattr(devices.sys, "platform", platform)
+    monkeypatch.setattr(devices.ctypes, "CDLL", lambda _: SimpleNamespace())
+    assert not devices.keep_freed_memory()
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux has glibc's mallopt")
