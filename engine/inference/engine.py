@@ -47,6 +47,7 @@ log = logging.getLogger(__name__)
 class _Active:
     prepared: PreparedRequest
     stream: TextStream
+    told_position: int = 0
 
 
 @dataclass(slots=True)
@@ -173,7 +174,9 @@ class Engine:
             index = (self._turn + offset) % len(lanes)
             if lanes[index].loop.has_work:
                 self._turn = index + 1
-                return lanes[index].loop.step()
+                stepped = lanes[index].loop.step()
+                self._tell_positions(lanes[index])
+                return stepped
         return False
 
     # ── events to messages ───────────────────────────────────────────────────────────────────
@@ -189,11 +192,11 @@ class Engine:
         elif isinstance(event, RequestQueued):
             self._tell_queued(lane, event)
         elif isinstance(event, RequestPreempted):
+            lane.active[event.request_id].told_position = 0
             self._emit(Preempted(event.request_id, event.lost_tokens))
 
     def _tell_queued(self, lane: _Lane, event: RequestQueued) -> None:
         prepared = lane.active[event.request_id].prepared
-        tokenizer = self._model.tokenizer
         self._emit(
             Accepted(
                 request_id=event.request_id,
@@ -201,14 +204,22 @@ class Engine:
                 device=self._model.device,
                 dtype=prepared.dtype,
                 prompt_token_ids=prepared.prompt_token_ids,
-                prompt_pieces=tuple(tokenizer.piece(i) for i in prepared.prompt_token_ids),
+                prompt_pieces=prepared.prompt_pieces,
                 max_tokens=prepared.generate.max_tokens,
                 seed=prepared.sampling.seed,
                 tokenize_ms=prepared.tokenize_seconds * 1e3,
                 notices=prepared.notices,
             )
         )
-        self._emit(Queued(event.request_id, event.position))
+        self._tell_positions(lane)
+
+    def _tell_positions(self, lane: _Lane) -> None:
+        """Tell each waiting request its place in the queue, whenever it has changed."""
+        for place, request in enumerate(lane.loop.scheduler.waiting, start=1):
+            active = lane.active[request.request_id]
+            if active.told_position != place:
+                active.told_position = place
+                self._emit(Queued(request.request_id, place))
 
     def _tell_step(self, lane: _Lane, event: StepCompleted) -> None:
         shapes = tuple(

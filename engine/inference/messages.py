@@ -146,8 +146,10 @@ class Step(Message):
     """One step in which this request took part.
 
     ``shapes`` are ``(prefix_tokens, new_tokens, samples)`` of every sequence in the batch, ``own``
-    the index of this request's. ``phase`` is this request's own (prefill or decode), ``step_phase``
-    that of the whole batch. ``stages_ms``: embed, layers, logits, sample, where measured.
+    the index of this request's. ``dropped`` counts steps before this one that the web process left
+    out because their reader was slow. ``phase`` is this request's own (prefill or decode),
+    ``step_phase`` that of the whole batch. ``stages_ms``: embed, layers, logits, sample, where
+    measured.
     """
 
     type: ClassVar[str] = "step"
@@ -168,6 +170,7 @@ class Step(Message):
     kv_blocks_total: int
     running: int
     waiting: int
+    dropped: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,7 @@ class PreparedRequest:
     dtype: str
     sampling: SamplingParams
     prompt_token_ids: tuple[int, ...]
+    prompt_pieces: tuple[str, ...]
     stop_token_ids: frozenset[int]
     notices: tuple[str, ...]
 
@@ -43,13 +44,15 @@ def prepare_request(model: LoadedModel, generate: Generate, received: float) -> 
     StopStringMatcher(generate.stop)  # refuses what is no stop string
     start = time.perf_counter()
     prompt_token_ids = tuple(_tokenize(model.tokenizer, generate))
+    tokenize_seconds = time.perf_counter() - start
     return PreparedRequest(
         generate=generate,
         received=received,
-        tokenize_seconds=time.perf_counter() - start,
+        tokenize_seconds=tokenize_seconds,
         dtype=dtype,
         sampling=sampling,
         prompt_token_ids=prompt_token_ids,
+        prompt_pieces=tuple(map(model.tokenizer.piece, prompt_token_ids)),
         stop_token_ids=frozenset((*model.config.eos_token_ids, *generate.stop_token_ids)),
         notices=_notices(model.tokenizer, generate),
     )

@@ -12,6 +12,7 @@ import logging
 import socket
 import sys
 from collections.abc import AsyncGenerator, Sequence
+from dataclasses import replace
 from enum import StrEnum
 
 from engine.inference.messages import (
@@ -23,19 +24,27 @@ from engine.inference.messages import (
     Message,
     Ping,
     Pong,
+    Step,
 )
 from engine.inference.options import EngineOptions
 from engine.inference.wire import MAX_LINE_BYTES, decode, encode
 
 log = logging.getLogger(__name__)
 
-_START_TIMEOUT = 180.0
 _PING_INTERVAL = 0.5
-_UNRESPONSIVE_AFTER = 1.5
-_KILL_AFTER = 20.0
+# Silence is counted in pings without an answer and not in seconds, so that it is never the fault
+# of a worker when this process itself was stopped or its machine asleep.
+_UNRESPONSIVE_AFTER = 3
+_KILL_AFTER = 40
+# Before its first answer a worker imports torch, which takes a while from a cold disk. Loading a
+# model or fetching one takes as long as it takes: pings are answered meanwhile.
+_FIRST_ANSWER_WITHIN = 240
 _STOP_TIMEOUT = 5.0
 _BACKOFF = (0.0, 0.5, 1.0, 2.0, 5.0, 10.0)
 _STABLE_AFTER = 30.0
+# Messages that wait for the reader of one request. Past that its steps, which only describe, are
+# dropped and counted; its tokens are bounded by its own limit and are always kept.
+_MAX_QUEUED = 256
 
 
 class EngineState(StrEnum):
@@ -48,6 +57,26 @@ class EngineState(StrEnum):
     STOPPED = "stopped"
 
 
+class _Stream:
+    """Messages of one request on their way to whoever reads them."""
+
+    def __init__(self) -> None:
+        self._queue: asyncio.Queue[Message] = asyncio.Queue()
+        self._dropped = 0
+
+    def put(self, message: Message) -> None:
+        if isinstance(message, Step):
+            if self._queue.qsize() >= _MAX_QUEUED:
+                self._dropped += 1
+                return
+            message = replace(message, dropped=self._dropped)
+            self._dropped = 0
+        self._queue.put_nowait(message)
+
+    async def get(self) -> Message:
+        return await self._queue.get()
+
+
 class EngineClient:
     """One worker process at a time, supervised."""
 
@@ -56,11 +85,12 @@ class EngineClient:
     ) -> None:
         self._options = options or EngineOptions()
         self._command = list(command or [sys.executable, "-m", "engine.inference.worker"])
-        self._streams: dict[str, asyncio.Queue[Message]] = {}
+        self._streams: dict[str, _Stream] = {}
         self._supervisor: asyncio.Task[None] | None = None
         self._process: asyncio.subprocess.Process | None = None
         self._writer: asyncio.StreamWriter | None = None
-        self._last_pong = 0.0
+        self._unanswered = 0
+        self._answered_once = False
         self._last_words = ""
         self.state = EngineState.STOPPED
         self.reason = "the engine has not been started"
@@ -102,8 +132,7 @@ class EngineClient:
         if request_id in self._streams:
             yield Failed(request_id, "invalid_request", "this id is in use", "request_id")
             return
-        stream: asyncio.Queue[Message] = asyncio.Queue()
-        self._streams[request_id] = stream
+        stream = self._streams[request_id] = _Stream()
         ended = False
         try:
             await self._write(request)
@@ -139,27 +168,60 @@ class EngineClient:
 
     def _fail_streams(self, code: str, message: str) -> None:
         for request_id, stream in self._streams.items():
-            stream.put_nowait(Failed(request_id, code, message))
+            stream.put(Failed(request_id, code, message))
 
     async def _supervise(self) -> None:
         attempt = 0
         while True:
             await asyncio.sleep(_BACKOFF[min(attempt, len(_BACKOFF) - 1)])
             began = asyncio.get_running_loop().time()
-            why = await self._run_worker()
+            try:
+                why = await self._run_worker()
+            except Exception as error:
+                # Too few files or processes left, say: it may work later, so supervision goes on.
+                log.exception("the engine's process could not be run")
+                why = f"the engine's process could not be run ({type(error).__name__})"
             lived = asyncio.get_running_loop().time() - began
             attempt = 0 if lived > _STABLE_AFTER else attempt + 1
             self.restarts += 1
-            self._set(EngineState.RESTARTING, f"{why}; it is being started again")
-            message = f"{why}; run the prompt again when the engine is ready"
-            self._fail_streams("engine_restarted", message)
+            self._lost(why)
+
+    def _lost(self, why: str) -> None:
+        """There is no engine just now: say so at once, to everyone who waits for it."""
+        self.info = None
+        self._set(EngineState.RESTARTING, f"{why}; it is being started again")
+        message = f"{why}; run the prompt again when the engine is ready"
+        self._fail_streams("engine_restarted", message)
 
     async def _run_worker(self) -> str:
         """Start a worker and read from it until it ends; why it ended."""
         self._last_words = ""
+        self._unanswered = 0
+        self._answered_once = False
         ours, theirs = socket.socketpair()
+        with contextlib.ExitStack() as on_failure:
+            on_failure.callback(ours.close)
+            process = await self._spawn(theirs)
+            on_failure.pop_all()
+        self._process = process
+        reader, writer = await asyncio.open_connection(sock=ours, limit=MAX_LINE_BYTES)
+        self._writer = writer
+        watch = asyncio.create_task(self._watch(process), name="engine heartbeat")
+        try:
+            await self._read(reader)
+            self._lost("the engine's process ended")
+        finally:
+            watch.cancel()
+            self._writer = None
+            writer.close()
+            await self._end(process)
+            self._process = None
+        why = self._last_words or _describe(process.returncode)
+        return f"the engine's process ended ({why})"
+
+    async def _spawn(self, theirs: socket.socket) -> asyncio.subprocess.Process:
         with theirs:
-            process = await asyncio.create_subprocess_exec(
+            return await asyncio.create_subprocess_exec(
                 *self._command,
                 "--socket-fd",
                 str(theirs.fileno()),
@@ -167,21 +229,6 @@ class EngineClient:
                 pass_fds=(theirs.fileno(),),
                 stdin=asyncio.subprocess.DEVNULL,
             )
-        self._process = process
-        reader, writer = await asyncio.open_connection(sock=ours, limit=MAX_LINE_BYTES)
-        self._writer = writer
-        watch = asyncio.create_task(self._watch(process), name="engine heartbeat")
-        try:
-            await self._read(reader)
-        finally:
-            watch.cancel()
-            self._writer = None
-            self.info = None
-            writer.close()
-            await self._end(process)
-            self._process = None
-        why = self._last_words or _describe(process.returncode)
-        return f"the engine's process ended ({why})"
 
     async def _read(self, reader: asyncio.StreamReader) -> None:
         """Pass every message on, until the connection closes."""
@@ -192,41 +239,39 @@ class EngineClient:
             log.exception("the connection to the engine broke")
 
     def _on_message(self, message: Message) -> None:
+        self._unanswered = 0
+        self._answered_once = True
+        if self.state is EngineState.UNRESPONSIVE:
+            self._set(EngineState.READY, "")
         if isinstance(message, Pong):
-            self._last_pong = asyncio.get_running_loop().time()
-            if self.state is EngineState.UNRESPONSIVE:
-                self._set(EngineState.READY, "")
-        elif isinstance(message, Failed) and not message.request_id:
+            return
+        if isinstance(message, Failed) and not message.request_id:
             self._last_words = message.message
         elif isinstance(message, EngineInfo):
             self.info = message
-            self._last_pong = asyncio.get_running_loop().time()
             self._set(EngineState.READY, "")
         else:
             stream = self._streams.get(getattr(message, "request_id", ""))
             if stream is not None:
-                stream.put_nowait(message)
+                stream.put(message)
 
     async def _watch(self, process: asyncio.subprocess.Process) -> None:
         """Ping the worker; a silent one is not ready, one that stays silent is killed."""
-        clock = asyncio.get_running_loop().time
-        began = clock()
         number = 0
         while True:
             await asyncio.sleep(_PING_INTERVAL)
-            if self.info is None:
-                if clock() - began > _START_TIMEOUT:
-                    log.error("the engine did not get ready in time")
-                    process.kill()
-                continue
-            number += 1
-            await self._write(Ping(number))
-            silent = clock() - self._last_pong
-            if silent > _KILL_AFTER:
+            patience = _KILL_AFTER if self._answered_once else _FIRST_ANSWER_WITHIN
+            if self._unanswered >= patience:
                 log.error("the engine does not answer; ending it")
                 process.kill()
-            elif silent > _UNRESPONSIVE_AFTER and self.state is EngineState.READY:
+                return
+            if self._unanswered >= _UNRESPONSIVE_AFTER and self.state is EngineState.READY:
                 self._set(EngineState.UNRESPONSIVE, "the engine does not answer")
+            number += 1
+            self._unanswered += 1
+            if self._writer is not None and not self._writer.is_closing():
+                # Not drained: a worker that does not read must not keep us from noticing it.
+                self._writer.write(encode(Ping(number)))
 
     async def _end(self, process: asyncio.subprocess.Process) -> None:
         """The socket is closed, which tells the worker to go; kill it if it does not."""

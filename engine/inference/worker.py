@@ -1,19 +1,21 @@
 """The engine's own process, so that torch never holds the web process's loop.
 
-Two threads: one reads, checks and tokenizes requests; the main one steps the engine and writes.
-The process ends when the socket closes, so it never outlives the process that started it.
+Three threads. One reads, and answers pings, from the first moment on. One checks and tokenizes
+requests, in the order in which they came. The main one steps the engine and writes. The process
+ends when the socket closes, so it never outlives the process that started it.
 """
 
 from __future__ import annotations
 
 import logging
 import queue
+import signal
 import socket
 import sys
 import threading
 import time
 
-from engine.errors import EngineError, StepFailed
+from engine.errors import EngineError, QueueFull, StepFailed
 from engine.inference.engine import Engine
 from engine.inference.loading import load_model
 from engine.inference.messages import Abort, Failed, Generate, Message, Ping, Pong
@@ -27,34 +29,57 @@ log = logging.getLogger("engine.worker")
 _MAX_FAILED_STEPS = 3
 
 _Refusal = tuple[str, EngineError]
+_Arrival = tuple[Generate, float] | Abort | None
 _Item = PreparedRequest | Abort | _Refusal | None
 
 
 class Worker:
-    """Reads requests from a socket, steps the engine, writes messages back."""
+    """Reads requests from a socket, steps the engine, writes messages back.
 
-    def __init__(self, connection: socket.socket, options: EngineOptions) -> None:
+    ``None`` in a queue means that the socket has closed.
+    """
+
+    def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
+        self._arrivals: queue.SimpleQueue[_Arrival] = queue.SimpleQueue()
         self._inbox: queue.SimpleQueue[_Item] = queue.SimpleQueue()
         self._write_lock = threading.Lock()
         self._pending: list[bytes] = []
-        model = load_model(options)
+        self._max_unprepared = 0
+
+    def run(self, options: EngineOptions) -> None:
+        """Load the model and serve until the socket closes.
+
+        Raises:
+            EngineError: the model could not be loaded; the other side was told why.
+            StepFailed: step after step fails, so this process is of no more use.
+        """
+        threading.Thread(target=self._read, name="reader", daemon=True).start()
+        try:
+            model = load_model(options)
+        except EngineError as error:
+            # The one who waits for this engine shall read why it never got ready.
+            self._send(encode(Failed("", error.code, error.message, error.field)))
+            raise
         limits = SchedulerLimits(
             max_running=options.max_running,
             max_waiting=options.max_waiting,
             max_step_tokens=options.max_step_tokens,
             max_context=model.config.max_context,
         )
-        self._engine = Engine(model, limits, self._queue_message)
+        self._max_unprepared = limits.max_running + limits.max_waiting
+        engine = Engine(model, limits, self._queue_message)
+        threading.Thread(
+            target=self._prepare, args=(engine,), name="tokenizer", daemon=True
+        ).start()
+        self._send(encode(engine.info))
+        self._serve(engine)
 
-    def run(self) -> None:
-        """Serve until the socket closes."""
-        self._send(encode(self._engine.info))
-        threading.Thread(target=self._read, name="reader", daemon=True).start()
+    def _serve(self, engine: Engine) -> None:
         failed_steps = 0
-        while self._take_in():
+        while self._take_in(engine):
             try:
-                if self._engine.step():
+                if engine.step():
                     failed_steps = 0
             except StepFailed:
                 failed_steps += 1
@@ -64,9 +89,9 @@ class Worker:
                     raise
             self._flush()
 
-    def _take_in(self) -> bool:
-        """Act on what was read; waits only when there is nothing to step. False: time to go."""
-        block = not self._engine.has_work
+    def _take_in(self, engine: Engine) -> bool:
+        """Act on what has come; waits only when there is nothing to step. False: time to go."""
+        block = not engine.has_work
         while True:
             try:
                 item = self._inbox.get(block=block)
@@ -75,11 +100,11 @@ class Worker:
             if item is None:
                 return False
             if isinstance(item, PreparedRequest):
-                self._engine.submit(item)
+                engine.submit(item)
             elif isinstance(item, Abort):
-                self._engine.abort(item.request_id)
+                engine.abort(item.request_id)
             else:
-                self._engine.refuse(*item)
+                engine.refuse(*item)
             self._flush()
             block = False
 
@@ -89,26 +114,41 @@ class Worker:
         try:
             with self._connection.makefile("rb") as lines:
                 while line := lines.readline(MAX_LINE_BYTES):
-                    self._on_message(decode(line), time.perf_counter())
+                    self._on_message(decode(line))
         finally:
-            # Whatever ended the reading, the main thread must not wait for more.
+            # Whatever ended the reading, the other threads must not wait for more.
+            self._arrivals.put(None)
             self._inbox.put(None)
 
-    def _on_message(self, message: Message, received: float) -> None:
+    def _on_message(self, message: Message) -> None:
         if isinstance(message, Ping):
             self._send(encode(Pong(message.number)))
         elif isinstance(message, Abort):
-            self._inbox.put(message)
+            self._arrivals.put(message)
         elif isinstance(message, Generate):
-            try:
-                self._inbox.put(self._engine.prepare(message, received))
-            except EngineError as error:
+            if self._arrivals.qsize() >= self._max_unprepared:
+                error = QueueFull("too many prompts came at once; try again in a moment")
                 self._inbox.put((message.request_id, error))
+            else:
+                self._arrivals.put((message, time.perf_counter()))
+
+    # ── the tokenizing thread ────────────────────────────────────────────────────────────────
+
+    def _prepare(self, engine: Engine) -> None:
+        while (arrival := self._arrivals.get()) is not None:
+            if isinstance(arrival, Abort):
+                self._inbox.put(arrival)
+                continue
+            generate, received = arrival
+            try:
+                self._inbox.put(engine.prepare(generate, received))
+            except EngineError as error:
+                self._inbox.put((generate.request_id, error))
             except Exception:
                 # A fault of ours in one request must not end the requests of everyone else.
                 log.exception("a request could not be prepared")
                 error = EngineError("the engine could not take this request; the fault was logged")
-                self._inbox.put((message.request_id, error))
+                self._inbox.put((generate.request_id, error))
 
     # ── writing ──────────────────────────────────────────────────────────────────────────────
 
@@ -128,19 +168,18 @@ class Worker:
 
 def main() -> None:
     """Entry point of ``python -m engine.inference.worker``."""
+    # Ctrl-C in a terminal reaches every process of it. This one ends when its socket does, so
+    # that the web process can first tell everyone.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     logging.basicConfig(
         stream=sys.stderr, level=logging.INFO, format="%(levelname)s %(name)s: %(message)s"
     )
     socket_fd, options = parse_worker_arguments()
     with socket.socket(fileno=socket_fd) as connection:
         try:
-            Worker(connection, options).run()
+            Worker(connection).run(options)
         except (BrokenPipeError, ConnectionResetError):
             log.info("the web process is gone; stopping")
-        except EngineError as error:
-            # The one who waits for this engine shall read why it never got ready.
-            connection.sendall(encode(Failed("", error.code, error.message, error.field)))
-            raise
 
 
 if __name__ == "__main__":

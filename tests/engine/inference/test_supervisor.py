@@ -7,10 +7,12 @@ import os
 import signal
 import time
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 import pytest
 
-from engine.inference.messages import Accepted, Done, Failed, Generate, Step, Token
+from engine.inference import supervisor
+from engine.inference.messages import Accepted, Done, Failed, Generate, Queued, Step, Token
 from engine.inference.options import EngineOptions
 from engine.inference.supervisor import EngineClient, EngineState
 
@@ -163,6 +165,81 @@ async def test_a_stopped_process_is_noticed_and_recovers():
         assert isinstance(
             (await collect(client, Generate("a", prompt="x", max_tokens=2)))[-1], Done
         )
+
+
+async def test_a_stopped_process_that_prompts_pile_up_for_is_killed(monkeypatch):
+    monkeypatch.setattr(supervisor, "_KILL_AFTER", 6)
+    async with running() as client:
+        pid = client.pid
+        assert pid is not None
+        os.kill(pid, signal.SIGSTOP)
+        # More than the socket and its buffer hold, so that writing waits for a reader.
+        prompts = [Generate(f"r{i}", prompt="x" * 30_000) for i in range(30)]
+        runs = [asyncio.create_task(collect(client, prompt)) for prompt in prompts]
+        heard = await asyncio.wait_for(asyncio.gather(*runs), 30)
+        assert {message[-1].code for message in heard} <= {"engine_restarted", "engine_unavailable"}
+        await until(lambda: client.state is EngineState.READY, 60)
+        assert client.pid != pid
+
+
+async def test_a_process_that_cannot_be_started_is_tried_again(monkeypatch):
+    client = EngineClient(OPTIONS, command=["/no/such/program"])
+    await client.start()
+    try:
+        await until(lambda: client.restarts >= 2, 10)
+        assert client.state is EngineState.RESTARTING
+        assert "could not be run" in client.reason
+    finally:
+        await client.stop()
+
+
+async def test_an_interrupt_from_the_terminal_leaves_the_worker_to_its_owner():
+    async with running() as client:
+        assert client.pid is not None
+        os.kill(client.pid, signal.SIGINT)
+        heard = await collect(client, Generate("a", prompt="x", max_tokens=3))
+        assert isinstance(heard[-1], Done)
+        assert client.restarts == 0
+
+
+async def test_an_abort_right_behind_its_request_is_not_lost():
+    async with running() as client:
+        stream = client.generate(Generate("a", prompt="x" * 900, max_tokens=100))
+        first = asyncio.create_task(anext(stream))
+        await asyncio.sleep(0)
+        await client.abort("a")
+        heard = [await first] + [message async for message in stream]
+        assert isinstance(heard[-1], Done)
+        assert heard[-1].finish_reason == "abort"
+
+
+async def test_the_place_in_the_queue_is_told_whenever_it_changes():
+    options = replace(OPTIONS, max_running=1)
+    async with running(options) as client:
+        requests = [Generate(f"r{i}", prompt="x", max_tokens=5) for i in range(4)]
+        heard = await asyncio.gather(*(collect(client, request) for request in requests))
+        places = [[m.position for m in messages if isinstance(m, Queued)] for messages in heard]
+        assert places[-1][-1] == 1
+        assert all(told == sorted(told, reverse=True) for told in places)
+        assert max(len(told) for told in places) > 1
+
+
+def test_past_a_limit_steps_are_dropped_and_counted():
+    stream = supervisor._Stream()
+    step = Step("a", 1, "decode", "decode", 1, 1, 0, ((1, 1, True),), 0, 0, {}, 2, 1, 1, 9, 1, 0)
+    for _ in range(supervisor._MAX_QUEUED + 5):
+        stream.put(step)
+    stream.put(Token("a", 0, 5, "x", "x", -0.5, None, 3.0, 0.01))  # never dropped
+    for _ in range(2):
+        asyncio.run(stream.get())
+    stream.put(step)
+    last, kinds = None, []
+    while not stream._queue.empty():
+        last = asyncio.run(stream.get())
+        kinds.append(type(last))
+    assert isinstance(last, Step)
+    assert last.dropped == 5
+    assert kinds.count(Token) == 1
 
 
 async def test_a_model_that_cannot_be_loaded_says_why():
