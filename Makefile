@@ -1,7 +1,10 @@
 # One command each: `make run` to use it, `make test` to check everything.
 
-HOST ?= 127.0.0.1
-PORT ?= 8000
+# Some shells export HOST as the machine's name or type, so only `make run HOST=…` counts.
+ifneq ($(origin HOST),command line)
+HOST := $(or $(FIRSTTOKEN_HOST),127.0.0.1)
+endif
+PORT ?= $(or $(FIRSTTOKEN_PORT),8000)
 VENV ?= .venv
 
 BIN := $(VENV)/bin
