@@ -39,6 +39,7 @@ _BUDGET_S = 0.4
 # A buffer this many times the last-level cache leaves at most 1/16 of the reads to it.
 _CACHES = 16
 _MIN_BUFFER = {"cpu": 256 * _MIB, "cuda": 1024 * _MIB}
+_MEMORY_INFO = Path("/proc/meminfo")
 # A one-minute load above this share of the threads takes part of the machine away.
 _BUSY = 0.5
 # Columns of the matrix-vector product: long rows, so that a thread streams.
@@ -89,6 +90,9 @@ def measure_gemm(device: torch.device, number_format: str) -> Rate | None:
     """Dense matrix products in FLOP/s (two per multiply-add), or None where torch has none.
 
     ``number_format``: ``fp32`` (never TF32), ``bf16``, or ``int8`` with 32-bit sums.
+
+    Raises:
+        torch.OutOfMemoryError: there is no memory for even the smallest product.
     """
     best: Rate | None = None
     for m, k, n in _SHAPES[device.type]:
@@ -96,8 +100,11 @@ def measure_gemm(device: torch.device, number_format: str) -> Rate | None:
         try:
             run = _gemm(device, number_format, m, k, n)
             rate = _rate(2.0 * m * k * n, run, device, f"{m} x {k} x {n}")
-        except (RuntimeError, NotImplementedError):
-            # No kernel for this format here: a missing number, not a failure.
+        except RuntimeError as error:
+            if best is None and isinstance(error, torch.OutOfMemoryError):
+                raise
+            # No kernel for this format here, or no memory for a larger shape: a number that is
+            # missing, not a failure.
             return best
         if best is None or rate.median > best.median:
             best = rate
@@ -136,6 +143,7 @@ def ensure_calibrated(device: str = "auto") -> Calibration:
     Raises:
         InvalidRequest, EngineUnavailable: there is no such device, see ``open_device``.
         OSError: the state folder cannot be written.
+        RuntimeError: torch failed to measure, for one because others fill the GPU's memory.
     """
     opened = open_device(device)
     with _calibration_lock():
@@ -199,6 +207,19 @@ def memory_bytes(device: torch.device) -> int:
     return min(physical, int(text)) if text.isdigit() else physical
 
 
+def free_bytes(device: torch.device) -> int:
+    """What of the device's memory nobody uses now, other processes included."""
+    if device.type == "cuda":
+        return torch.cuda.mem_get_info(device)[0]
+    total = memory_bytes(device)
+    if not _MEMORY_INFO.exists():  # only Linux tells it there
+        return total
+    for line in _MEMORY_INFO.read_text(encoding="ascii").splitlines():
+        if line.startswith("MemAvailable:"):
+            return min(total, int(line.split()[1]) * 1024)
+    return total
+
+
 def last_level_cache_bytes() -> int:
     """The largest cache that Linux reports for the first core, or 32 MiB where it reports none."""
     units = {"K": 2**10, "M": 2**20, "G": 2**30}
@@ -214,7 +235,8 @@ def _buffer_bytes(device: torch.device) -> int:
     wanted = _MIN_BUFFER[device.type]
     if device.type == "cpu":
         wanted = max(wanted, _CACHES * last_level_cache_bytes())
-    return min(wanted, memory_bytes(device) // 8)
+    # Measuring must not push anyone out who shares the memory.
+    return min(wanted, memory_bytes(device) // 8, free_bytes(device) // 2)
 
 
 def _gemm(

@@ -173,9 +173,10 @@ def _warm_up(executor: TorchExecutor) -> None:
 
 
 def _calibrate(device: str) -> None:
-    """Measure this machine if it has not been measured; without a place to keep the result the
-    engine runs all the same, and pages show no prediction and say why."""
+    """Measure this machine if it has not been measured. Without a place to keep the result, or
+    without the memory to measure on a GPU that others use too (torch's OutOfMemoryError is a
+    RuntimeError), the engine runs all the same, and pages show no prediction and say why."""
     try:
         ensure_calibrated(device)
-    except OSError as error:
+    except (OSError, RuntimeError) as error:
         log.warning("this machine is not calibrated, so nothing is predicted for it: %s", error)

@@ -97,10 +97,45 @@ def test_a_format_without_a_kernel_has_no_rate(monkeypatch):
     assert subject.measure_gemm(CPU, "int8") is None
 
 
-def test_the_buffer_is_far_larger_than_the_last_level_cache():
+def test_no_memory_for_a_product_is_a_failure_and_not_a_missing_kernel(monkeypatch, seconds):
+    def full(device: torch.device, number_format: str, m: int, k: int, n: int):
+        if m > room:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return lambda: None
+
+    monkeypatch.setattr(subject, "_gemm", full)
+    monkeypatch.setattr(subject, "_SHAPES", {"cpu": ((8, 8, 8), (16, 16, 16))})
+    room = 4
+    with pytest.raises(torch.OutOfMemoryError):
+        subject.measure_gemm(CPU, "fp32")
+    room = 8
+    seconds([1.0] * 6)
+    measured = subject.measure_gemm(CPU, "fp32")
+    assert measured is not None
+    assert measured.median == 2 * 8**3
+
+
+def test_the_buffer_is_far_larger_than_the_last_level_cache(monkeypatch):
+    monkeypatch.setattr(subject, "free_bytes", lambda device: 2**50)
     assert subject.last_level_cache_bytes() >= MIB // 4
     wanted = max(256 * MIB, 16 * subject.last_level_cache_bytes())
     assert subject._buffer_bytes(CPU) == min(wanted, subject.memory_bytes(CPU) // 8)
+
+
+@pytest.mark.parametrize("free", [100 * MIB, 300 * MIB])
+def test_the_buffer_leaves_half_of_the_free_memory_of_a_shared_gpu(free: int, monkeypatch):
+    monkeypatch.setattr(subject, "memory_bytes", lambda device: 80 * 2**30)
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (free, 80 * 2**30))
+    assert subject._buffer_bytes(torch.device("cuda")) == free // 2
+
+
+def test_free_memory_of_this_machine(monkeypatch, tmp_path):
+    assert 0 < subject.free_bytes(CPU) <= subject.memory_bytes(CPU)
+    info = tmp_path / "meminfo"
+    monkeypatch.setattr(subject, "_MEMORY_INFO", info)
+    assert subject.free_bytes(CPU) == subject.memory_bytes(CPU)
+    info.write_text("MemTotal:  999 kB\nMemAvailable:    3072 kB\n", encoding="ascii")
+    assert subject.free_bytes(CPU) == 3 * MIB
 
 
 def test_memory_is_no_more_than_the_machine_has():
