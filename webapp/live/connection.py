@@ -75,7 +75,7 @@ class LiveConnection:
         self._flood = TokenBucket(settings.live_messages_per_s, MAX_FLOOD)
         self._stopping = False
         # The connection holds its tasks: a task that nobody refers to may be collected.
-        self._running: dict[str, tuple[str, asyncio.Task[None]]] = {}
+        self._running: dict[str, tuple[Generation, asyncio.Task[None]]] = {}
 
     async def run(self) -> None:
         """Serves the client until it leaves, is closed, or the server stops."""
@@ -93,9 +93,11 @@ class LiveConnection:
         self._stopping = True
         running = dict(self._running)
         await _cancel_all([task for _, task in running.values()])
+        # Nothing follows the last event of a request, even one that is still in the outbox.
+        cut_off = [name for name, (generation, _) in running.items() if not generation.ended]
         try:
             async with asyncio.timeout(grace_s):
-                for request_id in running:
+                for request_id in cut_off:
                     await self._outbox.put(_server_stopping(), request_id)
                 await self._outbox.drain()
         except TimeoutError:
@@ -133,9 +135,9 @@ class LiveConnection:
 
     async def _abort(self, request_id: str) -> None:
         running = self._running.get(request_id)
-        if running is None:
+        if running is None or running[0].ended:
             raise Refused("unknown_request", "No such request is running here.", "/request_id")
-        await self._engine.abort(running[0])
+        await running[0].abort()
 
     def _start(self, message: GenerateRequest) -> None:
         request_id = message.request_id or uuid.uuid4().hex
@@ -153,13 +155,12 @@ class LiveConnection:
                 request_id=request_id,
             )
         # Two clients may choose the same id, so the engine gets one that is unique everywhere.
-        engine_id = uuid.uuid4().hex
-        request, notices = message.to_engine(engine_id, self._session_id)
+        request, notices = message.to_engine(uuid.uuid4().hex, self._session_id)
         generation = Generation(
             self._engine, self._predictor, self._outbox, request_id, request, notices
         )
         task = asyncio.create_task(generation.run(), name="live generation")
-        self._running[request_id] = (engine_id, task)
+        self._running[request_id] = (generation, task)
         task.add_done_callback(lambda _: self._running.pop(request_id))
 
     # ── the end ──────────────────────────────────────────────────────────────────────────────

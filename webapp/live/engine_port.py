@@ -36,7 +36,8 @@ class EnginePort(Protocol):
     def generate(self, request: Generate) -> AsyncGenerator[Message]:
         """Messages about one request, the last of them ``Done`` or ``Failed``.
 
-        Closing the iterator early aborts the request.
+        Closing the iterator early aborts the request. The request is handed over before the
+        iterator waits for the first time, so an ``abort`` after that comes behind it.
         """
         ...
 

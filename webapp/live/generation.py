@@ -23,7 +23,7 @@ from webapp.live import translate
 from webapp.live.engine_port import EnginePort
 from webapp.live.outbox import Outbox
 from webapp.prediction import RequestPrediction, StepPredictor
-from webapp.schemas.live_events import ErrorEvent, ServerEvent
+from webapp.schemas.live_events import DoneEvent, ErrorEvent, ServerEvent
 
 log = structlog.get_logger("webapp.live")
 
@@ -51,24 +51,45 @@ class Generation:
         self._lane: LaneInfo | None = None
         self._prediction = RequestPrediction()
         self._steps_dropped = 0
+        self._asked = False
+        self._abort_due = False
+        self._ended = False
+
+    @property
+    def ended(self) -> bool:
+        """Whether the last event of the request is on its way to the client."""
+        return self._ended
 
     async def run(self) -> None:
         """Streams to the end. Cancelling this closes the engine's iterator: the request aborts."""
-        ended = False
         try:
             # aclosing: leaving early, for whatever reason, aborts the request in the engine.
             async with aclosing(self._engine.generate(self._request)) as messages:
+                self._asked = True
                 async for message in messages:
+                    if self._abort_due:
+                        self._abort_due = False
+                        await self._engine.abort(self._request.request_id)
                     await self._tell(message)
-                    ended = ended or isinstance(message, Done | Failed)
         except Exception:
             log.exception("generation_failed", request=self._request.request_id)
-            if not ended:
+            if not self._ended:
                 await self._fail("internal_error", "The server failed; the failure was logged.")
             return
-        if not ended:
+        if not self._ended:
             log.error("generation_without_end", request=self._request.request_id)
             await self._fail("internal_error", "The engine ended the request without an answer.")
+
+    async def abort(self) -> None:
+        """Ends the request early; its stream then ends with ``Done``.
+
+        An engine forgets an abort of a request that it has not heard of. One that comes before the
+        request was handed over is kept until the engine has answered for the first time.
+        """
+        if self._asked:
+            await self._engine.abort(self._request.request_id)
+        else:
+            self._abort_due = True
 
     async def _tell(self, message: Message) -> None:
         event = cast("EngineMessage", message)
@@ -119,3 +140,4 @@ class Generation:
 
     async def _put(self, event: ServerEvent) -> None:
         await self._outbox.put(event, self._request_id)
+        self._ended = self._ended or isinstance(event, DoneEvent | ErrorEvent)
