@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable
 
 import torch
 
@@ -28,9 +29,11 @@ class TorchExecutor:
         *,
         num_blocks: int,
         num_tokens: int | None = None,
+        unknown_ids: Iterable[int] = (),
         block_size: int = DEFAULT_BLOCK_SIZE,
     ) -> None:
-        """``num_tokens``: ids that the tokenizer knows, all of the vocabulary if None."""
+        """``num_tokens``: the tokenizer's ids are below it, all of the vocabulary if None.
+        ``unknown_ids``: ids that no text has, as ``Tokenizer.unknown_ids`` gives them."""
         self._transformer = transformer
         self._cache = PagedKVCache(
             transformer.config,
@@ -39,7 +42,11 @@ class TorchExecutor:
             device=transformer.device,
             block_size=block_size,
         )
-        self._sampler = Sampler(num_tokens or transformer.config.vocab_size)
+        self._sampler = Sampler(
+            num_tokens or transformer.config.vocab_size,
+            unknown_ids=unknown_ids,
+            device=transformer.device,
+        )
         self._params: dict[str, SamplingParams] = {}
 
     @property

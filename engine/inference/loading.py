@@ -139,11 +139,13 @@ def _lanes(options: EngineOptions, config: ModelConfig, device: Device) -> list[
 def _load_lane(
     checkpoint: Checkpoint, dtype: str, device: Device, options: EngineOptions
 ) -> TorchExecutor:
+    tokenizer = checkpoint.tokenizer()
     transformer = load_transformer(checkpoint, DTYPES[dtype], device.torch_device)
     executor = TorchExecutor(
         transformer,
         num_blocks=blocks_for(options.kv_tokens, DEFAULT_BLOCK_SIZE),
-        num_tokens=checkpoint.tokenizer().vocab_size,
+        num_tokens=tokenizer.vocab_size,
+        unknown_ids=tokenizer.unknown_ids(tokenizer.vocab_size),
     )
     log.info(
         "%s in %s: %.0f MB of weights, %d tokens of KV cache (%d bytes each)",

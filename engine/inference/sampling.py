@@ -13,7 +13,8 @@ one number that depends on nothing but the request's seed and the position in it
 mates, preemption and resumption cannot change it.
 
 Log-probabilities are the model's own: taken before any of these, over all tokens that can be
-sampled. Rows of the vocabulary above the tokenizer's last id are cut off before anything else.
+sampled. Rows of the vocabulary above the tokenizer's last id are cut off before anything else, and
+ids below it that no text has get -inf.
 
 Shapes: n rows to sample · v vocabulary · c candidates.
 """
@@ -23,7 +24,7 @@ from __future__ import annotations
 import hashlib
 import math
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -94,10 +95,21 @@ class Choice:
 class Sampler:
     """Chooses one token for each row of logits; without state."""
 
-    def __init__(self, num_tokens: int, candidates: int = _CANDIDATES) -> None:
-        """``num_tokens``: ids from 0 that exist in the tokenizer."""
+    def __init__(
+        self,
+        num_tokens: int,
+        candidates: int = _CANDIDATES,
+        *,
+        unknown_ids: Iterable[int] = (),
+        device: torch.device | None = None,
+    ) -> None:
+        """``num_tokens``: the tokenizer's ids are below it. ``unknown_ids`` are never chosen
+        either; those from ``num_tokens`` on may be left out. ``device``: where the logits are, if
+        not on the CPU."""
         self._num_tokens = num_tokens
         self._candidates = candidates
+        holes = sorted(token for token in set(unknown_ids) if token < num_tokens)
+        self._holes = torch.tensor(holes, device=device) if holes else None
 
     def sample(
         self, logits_nv: Tensor, params: Sequence[SamplingParams], positions: Sequence[int]
@@ -108,6 +120,8 @@ class Sampler:
             StepFailed: a row holds NaN or +inf, or only -inf: the model has overflowed.
         """
         logits_nv = logits_nv[:, : self._num_tokens].float()
+        if self._holes is not None:
+            logits_nv = logits_nv.index_fill(1, self._holes, -math.inf)
         ids_n = logits_nv.argmax(-1)
         drawn = [row for row, param in enumerate(params) if not param.greedy]
         if drawn:

@@ -208,6 +208,27 @@ def test_padding_rows_are_never_sampled() -> None:
         assert choice.logprob == pytest.approx(exact[row, choice.token_id].item(), abs=1e-5)
 
 
+HOLES = (0, 7, 19, 60)
+
+
+@pytest.mark.parametrize("score", [50.0, math.inf, math.nan])
+def test_holes_in_the_vocabulary_are_as_good_as_not_there(score: float) -> None:
+    """Choices and log-probabilities are those of logits without the columns of the holes."""
+    logits = _logits(64, seed=12, vocabulary=128)
+    logits[:, HOLES] = score
+    before = logits.clone()
+    params = [SamplingParams(float(i % 3), (0, 5)[i % 2], seed=i) for i in range(64)]
+    # Ids above the tokenizer's last one may be told, too.
+    sampler = Sampler(100, unknown_ids=[*HOLES, *range(100, 128)])
+    choices = sampler.sample(logits, params, [0] * 64)
+    torch.testing.assert_close(logits, before, equal_nan=True)
+    known = [token for token in range(100) if token not in HOLES]
+    dense = Sampler(len(known)).sample(logits[:, known], params, [0] * 64)
+    for choice, expected in zip(choices, dense, strict=True):
+        assert choice.token_id == known[expected.token_id]
+        assert choice.logprob == pytest.approx(expected.logprob, abs=1e-5)
+
+
 def test_tokens_of_no_probability_are_never_drawn_and_logprobs_stay_finite() -> None:
     logits = _logits(200, seed=9, vocabulary=50)
     logits[:, 10:] = -math.inf
