@@ -17,10 +17,11 @@ function showBig(card, ms) {
   setText(card.querySelector("[data-unit]"), unit);
 }
 
-/** How a measured time stands to its prediction, in words. `early`: no step has ended yet. */
-function compare(measured, predicted, early) {
+/** How a measured time stands to its prediction, in words. `early`: no step has ended yet;
+ * `text`: how the prediction is told. */
+function compare(measured, predicted, early, text = "predicted.value") {
   if (predicted === null) return t(early ? "predicted.wait" : "predicted.none");
-  const value = t("predicted.value", { value: time(predicted) });
+  const value = t(text, { value: time(predicted) });
   if (measured === null) return value;
   const ratio = measured / predicted;
   if (ratio >= 2) return `${value} · ${t("predicted.times", { ratio: about(ratio) })}`;
@@ -57,12 +58,20 @@ function ttftRate(run, steps) {
   return t("ttft.rate", { ...values, share: percent(cost.flops / cost.seconds / roof.peak) });
 }
 
+/** The part of a TTFT that is neither cutting the text nor computing. */
+function waiting(run, measured) {
+  const compute = sum(phases(run).prefill.map((step) => step.time_ms));
+  return Math.max(0, measured - run.accepted.tokenize_ms - compute);
+}
+
+const isLong = (wait, measured) => wait > measured / 20;
+
 function ttftSentences(run, measured, facts) {
   const steps = phases(run).prefill;
   const { prompt_tokens: prompt, tokenize_ms: tokenize } = run.accepted;
   const compute = sum(steps.map((step) => step.time_ms));
-  const wait = Math.max(0, measured - tokenize - compute);
-  const waited = wait > measured / 20;
+  const wait = waiting(run, measured);
+  const waited = isLong(wait, measured);
   const shared = steps.some((step) => step.batch > 1);
   return [
     t("ttft.compute", {
@@ -77,16 +86,20 @@ function ttftSentences(run, measured, facts) {
   ];
 }
 
+/** Only computing is predicted, so a run that waited for others is compared without its wait. */
+function compareTtft(run, measured) {
+  const predicted = run ? predictedTtft(run) : null;
+  const wait = measured === null ? 0 : waiting(run, measured);
+  if (!isLong(wait, measured)) return compare(measured, predicted, !run?.steps.length);
+  return compare(measured - wait, predicted, false, "predicted.noWait");
+}
+
 function paintTtft(card, { run, facts }) {
   const measured = run ? ttft(run) : null;
   showBig(card, measured);
   setText(
     card.querySelector("[data-predicted]"),
-    compare(
-      measured,
-      run ? predictedTtft(run) : null,
-      !run?.steps.length,
-    ),
+    compareTtft(run, measured),
   );
   if (measured !== null) {
     write(card.querySelector("[data-why]"), ttftSentences(run, measured, facts));

@@ -44,7 +44,9 @@ const TAKE = {
     run.status = run.tokens.length ? "decode" : "prefill";
   },
   token(run, event) {
-    const step = run.steps.length - 1;
+    // A step gives one token; if the last one has its token already, this one's was dropped.
+    const last = run.steps.length - 1;
+    const step = last >= 0 && run.steps[last].token === undefined ? last : -1;
     run.tokens.push({ ...event, step });
     if (step >= 0) run.steps[step].token = run.tokens.length - 1;
     run.status = "decode";

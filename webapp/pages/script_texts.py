@@ -167,6 +167,7 @@ SCRIPT_TEXTS: dict[str, str | _Plural] = {
         "All {n} gaps between tokens on a line from 0 to {max}; the median is {median}."
     ),
     "predicted.value": _N("predicted {value}"),
+    "predicted.noWait": _N("predicted {value} without the wait"),
     "predicted.wait": _N("predicted —"),
     "predicted.more": _N("measured is {share} more"),
     "predicted.less": _N("measured is {share} less"),
