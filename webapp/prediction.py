@@ -1,7 +1,8 @@
 """A roofline prediction beside every real step: this model, on this machine as calibrated.
 
 FLOPs and bytes follow from the model alone. No time is predicted where nothing was measured:
-without a calibration, or with one of another device than the engine runs on, it is None.
+without a calibration, or with one of another device than the engine runs on, it is None. A
+prediction only describes: where it fails there is none, and the run goes on.
 """
 
 from __future__ import annotations
@@ -19,9 +20,9 @@ from engine.catalog.hardware import HardwareSpec, get_hardware
 from engine.catalog.models import ModelSpec
 from engine.catalog.this_machine import (
     Calibration,
+    calibrated_hardware,
     calibration_path,
     load_calibration,
-    this_machine,
 )
 from engine.errors import EngineError
 from engine.inference.messages import EngineInfo
@@ -79,6 +80,7 @@ class StepPredictor:
         self._info: EngineInfo | None = None
         self._pricings: dict[str, _Pricing | None] = {}
         self._steps: OrderedDict[tuple[str, tuple[Shape, ...]], StepPrediction] = OrderedDict()
+        self._failed: set[str] = set()
 
     def calibrated(self, info: EngineInfo | None) -> bool:
         """Whether the times of this engine's steps can be predicted."""
@@ -91,8 +93,20 @@ class StepPredictor:
     ) -> StepPrediction | None:
         """The prediction for one step in which sequences of these shapes took part.
 
-        None where the model itself cannot be simulated.
+        None where the model itself cannot be simulated, or where predicting fails, which is logged
+        once for each dtype.
         """
+        try:
+            return self._predict(info, dtype, shapes)
+        except Exception:
+            if dtype not in self._failed:
+                self._failed.add(dtype)
+                log.exception("prediction_failed", dtype=dtype)
+            return None
+
+    def _predict(
+        self, info: EngineInfo | None, dtype: str, shapes: Sequence[Shape]
+    ) -> StepPrediction | None:
         self._refresh(info)
         pricing = self._pricing(dtype)
         if pricing is None or not shapes:
@@ -128,6 +142,7 @@ class StepPredictor:
     def _forget(self) -> None:
         self._pricings.clear()
         self._steps.clear()
+        self._failed.clear()
 
     def _pricing(self, dtype: str) -> _Pricing | None:
         if dtype not in self._pricings:
@@ -139,8 +154,8 @@ class StepPredictor:
         number_format = NUMBER_FORMATS.get(dtype)
         if info is None or number_format is None:
             return None
-        hardware = self._hardware(info)
         try:
+            hardware = self._hardware(info)
             model = StepCostModel(
                 model_spec(info),
                 hardware or get_hardware(_ANY_HARDWARE),
@@ -150,6 +165,9 @@ class StepPredictor:
         except EngineError as error:
             log.warning("no_prediction", dtype=dtype, code=error.code, reason=error.message)
             return None
+        except Exception:
+            log.exception("prediction_failed", dtype=dtype)
+            return None
         return _Pricing(model, calibrated=hardware is not None)
 
     def _hardware(self, info: EngineInfo) -> HardwareSpec | None:
@@ -157,7 +175,7 @@ class StepPredictor:
         calibration = self._calibration
         if calibration is None or not _same_device(info, calibration):
             return None
-        return this_machine()
+        return calibrated_hardware(calibration)
 
 
 class RequestPrediction:

@@ -156,8 +156,11 @@ def this_machine() -> HardwareSpec | None:
         FileFormatError: its calibration cannot be read.
     """
     calibration = load_calibration()
-    if calibration is None:
-        return None
+    return None if calibration is None else calibrated_hardware(calibration)
+
+
+def calibrated_hardware(calibration: Calibration) -> HardwareSpec:
+    """What was measured, as hardware."""
     software = f"torch {calibration.torch_version}, {calibration.threads} threads"
     return HardwareSpec(
         id=THIS_MACHINE_ID,

@@ -6,6 +6,7 @@ import time
 from dataclasses import replace
 
 import pytest
+from structlog.testing import capture_logs
 
 from engine.catalog.this_machine import Calibration, save_calibration, this_machine
 from engine.inference.messages import EngineInfo
@@ -99,6 +100,38 @@ def test_no_time_for_another_device(clock: Clock, info: EngineInfo) -> None:
     predictor = StepPredictor(clock)
     untimed(predictor, info)
     assert not predictor.calibrated(info)
+
+
+def test_the_calibration_that_was_checked_is_the_one_that_is_used(clock: Clock) -> None:
+    save_calibration(CALIBRATION)
+    predictor = StepPredictor(clock)
+    clock.now = 2.0
+    expected = timed(predictor)
+    # Another device is calibrated within the second in which the file is not looked at.
+    save_calibration(replace(CALIBRATION, device_name="another", bandwidth_bytes_per_s=1e9))
+    other_dtype = predictor.predict(INFO, "bfloat16", PREFILL)
+    restarted = predictor.predict(replace(INFO), "float32", PREFILL)
+    assert restarted is not None
+    assert restarted.time_s == expected
+    assert other_dtype is not None
+    assert other_dtype.time_s is not None
+    assert other_dtype.time_s < expected
+
+
+@pytest.mark.parametrize("where", ["StepCostModel", "StepCostModel.cost"])
+def test_a_failure_is_no_prediction_and_one_line(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise ZeroDivisionError("a test asked for this")
+
+    monkeypatch.setattr(f"webapp.prediction.{where}", fail)
+    with capture_logs() as lines:
+        predictor = StepPredictor(clock)
+        clock.now = 2.0
+        for number in range(3):
+            assert predictor.predict(INFO, "float32", ((0, 40 + number, True),)) is None
+    assert [line["event"] for line in lines] == ["prediction_failed"]
 
 
 def test_nothing_without_an_engine(clock: Clock) -> None:
