@@ -24,6 +24,8 @@ from webapp.settings import Settings
 
 THREAD_TOKENS = 2**13
 """Output tokens of all requests up to which a run is short: some tenths of a second."""
+THREAD_CACHED_TOKENS = 2**20
+"""Prompt and output tokens of all requests up to which a run is short, however few are output."""
 TIMEOUT_S = 60.0
 
 Document = dict[str, object]
@@ -43,13 +45,19 @@ class SimulationRunner:
 
         Raises:
             QueueFull: too many simulations are waiting.
-            InvalidRequest: the scenario is too long for this way (field "output_tokens").
+            InvalidRequest: the scenario is too long for this way (names the field).
             EngineError: whatever ``simulate`` refuses.
         """
-        if _is_long(scenario):
+        if _has_long_output(scenario):
             raise InvalidRequest(
                 f"batch times output tokens may be {THREAD_TOKENS:,} here; choose fewer",
                 field="output_tokens",
+            )
+        if _has_long_context(scenario):
+            raise InvalidRequest(
+                f"batch times prompt and output tokens may be {THREAD_CACHED_TOKENS:,} here; "
+                "choose fewer",
+                field="prompt_tokens",
             )
         async with self._slot():
             return await anyio.to_thread.run_sync(simulate, scenario)
@@ -62,7 +70,7 @@ class SimulationRunner:
             InvalidRequest: it takes too long (field "output_tokens").
             EngineError: whatever ``simulate`` refuses.
         """
-        if not _is_long(scenario):
+        if not _has_long_output(scenario) and not _has_long_context(scenario):
             return (await self.run(scenario)).to_document()
         async with self._slot():
             return await _in_process(scenario)
@@ -81,8 +89,13 @@ class SimulationRunner:
             self._pending -= 1
 
 
-def _is_long(scenario: Scenario) -> bool:
+def _has_long_output(scenario: Scenario) -> bool:
     return scenario.batch * scenario.output_tokens > THREAD_TOKENS
+
+
+def _has_long_context(scenario: Scenario) -> bool:
+    tokens = scenario.batch * (scenario.prompt_tokens + scenario.output_tokens)
+    return tokens > THREAD_CACHED_TOKENS
 
 
 async def _in_process(scenario: Scenario) -> Document:

@@ -17,6 +17,8 @@ pytestmark = pytest.mark.anyio
 
 SHORT = Scenario("smollm2-135m", "h100-sxm", output_tokens=8)
 LONG = Scenario("smollm2-135m", "h100-sxm", batch=512, output_tokens=THREAD_TOKENS // 512 + 1)
+# Eight requests of one token each, whose prompts alone take a second.
+WIDE = Scenario("smollm2-135m", "h100-sxm", batch=8, prompt_tokens=2_000_000, output_tokens=1)
 
 
 @pytest.fixture
@@ -24,16 +26,25 @@ def runner() -> SimulationRunner:
     return SimulationRunner(Settings())
 
 
-@pytest.mark.parametrize("scenario", [SHORT, LONG], ids=["short", "long"])
+@pytest.mark.parametrize("scenario", [SHORT, LONG, WIDE], ids=["short", "long", "wide"])
 async def test_same_document_wherever_it_runs(runner: SimulationRunner, scenario: Scenario) -> None:
     assert await runner.document(scenario) == simulate(scenario).to_document()
 
 
 async def test_reports_are_for_short_runs(runner: SimulationRunner) -> None:
     assert (await runner.run(SHORT)).ttft == simulate(SHORT).ttft
-    with pytest.raises(InvalidRequest) as refused:
-        await runner.run(LONG)
-    assert refused.value.field == "output_tokens"
+    for scenario, field in ((LONG, "output_tokens"), (WIDE, "prompt_tokens")):
+        with pytest.raises(InvalidRequest) as refused:
+            await runner.run(scenario)
+        assert refused.value.field == field
+
+
+async def test_long_runs_leave_the_interpreter_of_this_process_alone(
+    runner: SimulationRunner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr(simulations, "simulate")
+    for scenario in (LONG, WIDE):
+        assert await runner.document(scenario)
 
 
 @pytest.mark.parametrize(
