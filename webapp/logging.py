@@ -6,17 +6,23 @@ uvicorn's own lines go the same way. Its access log is replaced by one that leav
 from __future__ import annotations
 
 import logging
+import re
 import sys
 import time
+from io import StringIO
+from typing import TextIO
 
 import structlog
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from structlog.tracebacks import ExceptionDictTransformer
-from structlog.typing import Processor
+from structlog.typing import EventDict, ExcInfo, Processor
 
 from webapp.settings import Settings
 
 _PROBES = ("/healthz", "/readyz")
+
+# What moves a terminal's cursor, sets its colours or title, or turns the order of its text.
+_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 
 access = structlog.get_logger("webapp.access")
 
@@ -46,11 +52,12 @@ def configure_logging(settings: Settings) -> None:
             structlog.processors.JSONRenderer(),
         ]
     else:
-        renderer.append(
+        renderer += [
+            _escape_values,
             structlog.dev.ConsoleRenderer(
-                colors=sys.stderr.isatty(), exception_formatter=structlog.dev.plain_traceback
-            )
-        )
+                colors=sys.stderr.isatty(), exception_formatter=_escaped_traceback
+            ),
+        ]
     handler = logging.StreamHandler()
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(foreign_pre_chain=shared, processors=renderer)
@@ -62,6 +69,24 @@ def configure_logging(settings: Settings) -> None:
         logger = logging.getLogger(name)
         logger.handlers = []
         logger.propagate = True
+
+
+def _escape(text: str) -> str:
+    """Control characters as they are written in Python, such as ``\\x1b``."""
+    return _CONTROL.sub(lambda match: match[0].encode("unicode_escape").decode(), text)
+
+
+def _escape_values(_logger: object, _method: str, event: EventDict) -> EventDict:
+    """For a terminal, which obeys what a client wrote into a path."""
+    return {
+        name: _escape(value) if isinstance(value, str) else value for name, value in event.items()
+    }
+
+
+def _escaped_traceback(stream: TextIO, exc_info: ExcInfo) -> None:
+    plain = StringIO()
+    structlog.dev.plain_traceback(plain, exc_info)
+    stream.write("\n".join(_escape(line) for line in plain.getvalue().split("\n")))
 
 
 class AccessLog:

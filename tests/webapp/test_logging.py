@@ -6,6 +6,7 @@ import json
 import logging
 import subprocess
 import sys
+from unicodedata import category
 
 import pytest
 
@@ -16,8 +17,9 @@ from webapp.settings import Settings
 configure_logging(Settings(log_format=sys.argv[1]))
 log = structlog.get_logger("t")
 log.info("hello", name="a\\r\\nINJECTED line")
+log.info("request", path="/\\x1b]0;title\\x07\\x1b[31m\\x9b2J\\u202e")
 def fail(prompt):
-    raise RuntimeError("failed")
+    raise RuntimeError("failed\\x1b[2J")
 try:
     fail("zqx" + "EchoMarker" * 1)
 except RuntimeError:
@@ -45,11 +47,11 @@ def run(log_format: str) -> str:
 
 def test_json_lines() -> None:
     lines = [json.loads(line) for line in run("json").splitlines()]
-    assert [line["event"] for line in lines] == ["hello", "went_wrong", "stock"]
+    assert [line["event"] for line in lines] == ["hello", "request", "went_wrong", "stock"]
     assert lines[0]["name"] == "a\r\nINJECTED line"
     assert all(line["timestamp"].endswith("Z") for line in lines)
     assert "zqxEchoMarker" not in json.dumps(lines)
-    assert lines[1]["exception"][0]["exc_type"] == "RuntimeError"
+    assert lines[2]["exception"][0]["exc_type"] == "RuntimeError"
 
 
 def test_console() -> None:
@@ -57,6 +59,8 @@ def test_console() -> None:
     assert "zqxEchoMarker" not in text
     assert "RuntimeError: failed" in text
     assert "\nINJECTED" not in text
+    assert r"path=/\x1b]0;title\x07\x1b[31m\x9b2J\u202e" in text
+    assert {"Cc", "Cf"} & {category(letter) for letter in text.replace("\n", "")} == set()
 
 
 @pytest.mark.usefixtures("client")
