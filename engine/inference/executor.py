@@ -33,7 +33,13 @@ class TorchExecutor:
         block_size: int = DEFAULT_BLOCK_SIZE,
     ) -> None:
         """``num_tokens``: the tokenizer's ids are below it, all of the vocabulary if None.
-        ``unknown_ids``: ids that no text has, as ``Tokenizer.unknown_ids`` gives them."""
+        ``unknown_ids``: ids that no text has, as ``Tokenizer.unknown_ids`` gives them.
+
+        Raises ``ValueError`` where a sequence could outgrow what the transformer was loaded for.
+        """
+        longest = min(num_blocks * block_size, transformer.config.max_context)
+        if transformer.max_positions < longest:
+            raise ValueError("the KV cache holds more positions than the transformer knows")
         self._transformer = transformer
         self._cache = PagedKVCache(
             transformer.config,

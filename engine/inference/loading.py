@@ -140,10 +140,16 @@ def _load_lane(
     checkpoint: Checkpoint, dtype: str, device: Device, options: EngineOptions
 ) -> TorchExecutor:
     tokenizer = checkpoint.tokenizer()
-    transformer = load_transformer(checkpoint, DTYPES[dtype], device.torch_device)
+    num_blocks = blocks_for(options.kv_tokens, DEFAULT_BLOCK_SIZE)
+    transformer = load_transformer(
+        checkpoint,
+        DTYPES[dtype],
+        device.torch_device,
+        max_positions=num_blocks * DEFAULT_BLOCK_SIZE,
+    )
     executor = TorchExecutor(
         transformer,
-        num_blocks=blocks_for(options.kv_tokens, DEFAULT_BLOCK_SIZE),
+        num_blocks=num_blocks,
         num_tokens=tokenizer.vocab_size,
         unknown_ids=tokenizer.unknown_ids(tokenizer.vocab_size),
     )

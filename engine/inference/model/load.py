@@ -14,9 +14,17 @@ from engine.inference.weights.checkpoint import Checkpoint
 
 
 def load_transformer(
-    checkpoint: Checkpoint, dtype: torch.dtype, device: torch.device
+    checkpoint: Checkpoint,
+    dtype: torch.dtype,
+    device: torch.device,
+    *,
+    max_positions: int | None = None,
 ) -> Transformer:
-    """Convert, fuse, reorder and pack all weights; one float32 tensor at a time is in memory."""
+    """Convert, fuse, reorder and pack all weights; one float32 tensor at a time is in memory.
+
+    ``max_positions``: how many positions a sequence can have here, because the KV cache holds no
+    more; the model's whole context if None.
+    """
     config = checkpoint.config
     with torch.inference_mode():
         loader = _Loader(checkpoint, dtype, device)
@@ -27,7 +35,8 @@ def load_transformer(
             final_norm=loader.norm("final_norm"),
             head=make_linear(embed if config.tied_embeddings else loader.matrix("lm_head")),
         )
-        rotary = RotaryTable(config.head_dim, config.rope_theta, config.max_context, device)
+        context = min(config.max_context, max_positions or config.max_context)
+        rotary = RotaryTable(config.head_dim, config.rope_theta, context, device)
     return Transformer(config, weights, rotary, dtype)
 
 

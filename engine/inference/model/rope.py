@@ -14,6 +14,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+_POSITIONS_AT_ONCE = 4_096
+
 
 def halves_to_pairs(weight: Tensor, head_dim: int) -> Tensor:
     """Reorder the rows of a projection to heads (first dimension h · d): j, j + d/2 together."""
@@ -22,16 +24,26 @@ def halves_to_pairs(weight: Tensor, head_dim: int) -> Tensor:
 
 
 class RotaryTable:
-    """The turns of all positions up to ``max_positions``, computed in float64 once."""
+    """The turns of all positions below ``max_positions``, computed in float64 once and kept in
+    half as many bits."""
 
     def __init__(
         self, head_dim: int, theta: float, max_positions: int, device: torch.device
     ) -> None:
-        exponents = torch.arange(0, head_dim, 2, dtype=torch.float64) / head_dim
-        positions = torch.arange(max_positions, dtype=torch.float64)
-        angles = torch.outer(positions, theta**-exponents)
-        turns = torch.polar(torch.ones_like(angles), angles).to(torch.complex64)
-        self._turns = turns.to(device)
+        frequencies = theta ** -(torch.arange(0, head_dim, 2, dtype=torch.float64) / head_dim)
+        turns = torch.empty(max_positions, head_dim // 2, dtype=torch.complex64, device=device)
+        # In parts: the float64 numbers of a long context would take several times the table.
+        for first in range(0, max_positions, _POSITIONS_AT_ONCE):
+            part = turns[first : first + _POSITIONS_AT_ONCE]
+            positions = torch.arange(first, first + len(part), dtype=torch.float64)
+            angles = torch.outer(positions, frequencies)
+            part.copy_(torch.polar(torch.ones_like(angles), angles))
+        self._turns = turns
+
+    @property
+    def max_positions(self) -> int:
+        """Positions from here on have no turns."""
+        return len(self._turns)
 
     @property
     def nbytes(self) -> int:

@@ -82,6 +82,11 @@ class Transformer:
             config.head_dim,
         )
 
+    @property
+    def max_positions(self) -> int:
+        """Positions that a sequence can have."""
+        return self._rotary.max_positions
+
     def logits(
         self, batch: StepBatch, cache: PagedKVCache, stage_done: StageDone = lambda name: None
     ) -> Tensor:

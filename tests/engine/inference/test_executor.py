@@ -211,6 +211,16 @@ def test_overflow_ends_its_step_and_leaves_nothing_behind() -> None:
     assert run.tokens("victim") == expected
 
 
+def test_a_cache_that_holds_longer_sequences_than_the_transformer_knows_is_refused() -> None:
+    short = load_transformer(tiny_random_checkpoint(), torch.float32, CPU, max_positions=64)
+    assert short.max_positions == 64
+    assert alone(TorchExecutor(short, num_blocks=4), random_ids(60, seed=1), 4)
+    with pytest.raises(ValueError, match="more positions"):
+        TorchExecutor(short, num_blocks=5)
+    # Beyond the model's context nobody goes, however large the cache.
+    TorchExecutor(tiny(), num_blocks=10 * tiny().config.max_context // 16)
+
+
 def test_plans_that_cannot_be_run_are_refused() -> None:
     executor = tiny_executor()
     executor.add_request("a", GREEDY)

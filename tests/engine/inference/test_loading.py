@@ -19,7 +19,7 @@ from engine.inference.weights.checkpoint import Checkpoint, StoredTensor
 from engine.inference.weights.default import ModelSource
 from engine.inference.weights.ggml_types import F32
 from engine.inference.weights.tiny import tiny_random_checkpoint
-from tests.engine.inference.runs_for_tests import alone
+from tests.engine.inference.runs_for_tests import alone, random_ids
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -91,3 +91,15 @@ def test_ids_that_no_text_has_are_never_produced(
     produced = alone(loaded.executors["float32"], [1, 2, 3], 50, params)
     assert len(produced) == 50
     assert not set(produced) & set(loaded.tokenizer.unknown_ids(512))
+
+
+@pytest.mark.parametrize(("kv_tokens", "positions"), [(100, 112), (100_000, 2_048)])
+def test_positions_are_prepared_as_far_as_the_cache_and_the_context_go(
+    kv_tokens: int, positions: int
+) -> None:
+    options = dataclasses.replace(TINY, kv_tokens=kv_tokens, calibrate="never")
+    executor = load_model(options).executors["float32"]
+    assert executor._transformer.max_positions == positions
+    in_cache = executor.num_blocks * executor.block_size
+    text = alone(executor, random_ids(90, seed=1), min(in_cache, 130) - 90)
+    assert len(text) == min(in_cache, 130) - 90

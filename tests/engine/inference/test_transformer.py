@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from engine.inference.model.attention import (
     attend_batch,
@@ -266,6 +267,30 @@ def test_rotation_turns_each_pair_by_its_angle() -> None:
             _close(
                 rotated[token, :, 2 * pair + 1], real * angle.sin() + imaginary * angle.cos(), 1e-5
             )
+
+
+class _LargestTensor(TorchDispatchMode):
+    """Notes the bytes of the largest tensor that any operation makes."""
+
+    num_bytes = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        result = func(*args, **(kwargs or {}))
+        self.num_bytes = max(self.num_bytes, result.untyped_storage().nbytes())
+        return result
+
+
+def test_a_long_table_is_exact_and_nothing_larger_is_made_on_the_way() -> None:
+    with _LargestTensor() as largest:
+        table = RotaryTable(8, 500_000.0, 50_001, CPU)
+    assert largest.num_bytes == table.nbytes == 50_001 * 4 * 8
+    assert table.max_positions == 50_001
+    positions = torch.arange(50_001, dtype=torch.float64)
+    for pair in range(4):
+        angles = positions * 500_000.0 ** (-2 * pair / 8)
+        turns = table.at(torch.arange(50_001))[:, 0, pair]
+        _close(turns.real, angles.cos(), 1e-6)
+        _close(turns.imag, angles.sin(), 1e-6)
 
 
 def test_halves_become_neighbours() -> None:
