@@ -6,6 +6,9 @@ import json
 
 import pytest
 from fastapi.testclient import TestClient
+from structlog.testing import capture_logs
+
+from webapp.api.csp_report import LOG_EVERY_S, CspReports
 
 
 def count(client: TestClient) -> dict[str, int]:
@@ -62,3 +65,26 @@ def test_names_are_bounded(client: TestClient) -> None:
         name = "a" * (number % 40 + 1) + "-" * (number // 40)
         client.post("/csp-report", json={"csp-report": {"effective-directive": name}})
     assert len(count(client)) <= 65
+
+
+def test_a_flood_is_one_line_a_minute_and_directive() -> None:
+    now = 0.0
+    reports = CspReports(clock=lambda: now)
+    with capture_logs() as lines:
+        for _ in range(50):
+            reports.count("img-src")
+        reports.count("script-src")
+        now = LOG_EVERY_S
+        reports.count("img-src")
+        reports.count("img-src")
+    told = [(line["directive"], line["reports"]) for line in lines]
+    assert told == [("img-src", 1), ("script-src", 1), ("img-src", 50)]
+    assert reports.by_directive == {"img-src": 52, "script-src": 1}
+
+
+def test_one_report_of_many_is_logged_once(client: TestClient) -> None:
+    body = [{"body": {"effectiveDirective": "img-src"}}] * 50
+    with capture_logs() as lines:
+        assert client.post("/csp-report", json=body).status_code == 204
+    assert len([line for line in lines if line["event"] == "csp_report"]) == 1
+    assert count(client) == {"img-src": 50}

@@ -1,12 +1,14 @@
 """``POST /csp-report``: browsers tell what the content security policy refused.
 
 Reports are counted and logged by directive only; what a page or an attacker put into them is
-neither stored nor repeated.
+neither stored nor repeated. The log gets one line per directive and minute.
 """
 
 from __future__ import annotations
 
 import re
+import time
+from collections.abc import Callable
 
 import structlog
 from fastapi import APIRouter, Request, Response
@@ -20,14 +22,17 @@ log = structlog.get_logger("webapp.csp")
 
 MAX_REPORT_BYTES = 16 * 1024
 MEDIA_TYPES = ("application/csp-report", "application/reports+json", "application/json")
+LOG_EVERY_S = 60.0
 _DIRECTIVE = re.compile(r"[a-z-]{1,40}")
 
 
 class CspReports:
     """How often each directive was violated since the process started."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self.by_directive: dict[str, int] = {}
+        self._clock = clock
+        self._logged: dict[str, tuple[float, int]] = {}
 
     @property
     def total(self) -> int:
@@ -39,7 +44,15 @@ class CspReports:
         if len(self.by_directive) >= 64 and name not in self.by_directive:
             name = "unknown"
         self.by_directive[name] = self.by_directive.get(name, 0) + 1
-        log.warning("csp_report", directive=name)
+        self._log(name)
+
+    def _log(self, name: str) -> None:
+        """The first report of a directive in a minute, with the number since the last line."""
+        now, count = self._clock(), self.by_directive[name]
+        logged_at, logged_count = self._logged.get(name, (None, 0))
+        if logged_at is None or now - logged_at >= LOG_EVERY_S:
+            self._logged[name] = (now, count)
+            log.warning("csp_report", directive=name, reports=count - logged_count)
 
 
 @router.post(CSP_REPORT_PATH)
