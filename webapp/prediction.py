@@ -192,12 +192,16 @@ class RequestPrediction:
     def add(self, samples: bool, prediction: StepPrediction | None) -> None:
         """One more step of the request; ``samples`` if it produced a token of it."""
         if prediction is None or prediction.time_s is None:
-            self._known = False
+            self.miss()
             return
         self._since_sample += prediction.time_s
         if samples:
             self._gaps.append(self._since_sample)
             self._since_sample = 0.0
+
+    def miss(self) -> None:
+        """A step of the request is not known, so neither are the sums."""
+        self._known = False
 
     @property
     def ttft_ms(self) -> float | None:

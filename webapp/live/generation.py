@@ -120,7 +120,14 @@ class Generation:
                 assert_never(event)
 
     def _offer_step(self, step: Step) -> None:
-        """Steps describe: for a reader that does not keep up they are dropped, and counted."""
+        """Steps describe: for a reader that does not keep up they are dropped, and counted.
+
+        The engine's client may have dropped some before this one. What they would have taken is
+        not known then, and neither are the sums.
+        """
+        if step.dropped:
+            self._steps_dropped += step.dropped
+            self._prediction.miss()
         lane = self._lane
         prediction = None
         if lane is not None:
