@@ -43,3 +43,15 @@ def test_engine_document(client: TestClient, engine: FakeEngine) -> None:
     engine.state, engine.info, engine.restarts = "restarting", None, 1
     document = client.get("/api/v1/engine").json()
     assert (document["state"], document["restarts"], document["info"]) == ("restarting", 1, None)
+
+
+@pytest.mark.parametrize(("state", "status"), [("ready", 200), ("starting", 503)])
+def test_head_is_get_without_a_body(
+    client: TestClient, engine: FakeEngine, state: str, status: int
+) -> None:
+    engine.state = state
+    for path, expected in (("/healthz", 200), ("/readyz", status)):
+        head, get = client.head(path), client.get(path)
+        assert head.status_code == get.status_code == expected
+        assert head.headers["content-type"] == get.headers["content-type"]
+        assert head.headers["content-length"] == get.headers["content-length"]

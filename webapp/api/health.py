@@ -1,4 +1,4 @@
-"""``GET /healthz`` and ``GET /readyz``."""
+"""``GET`` and ``HEAD`` of ``/healthz`` and ``/readyz``; a load balancer may ask for either."""
 
 from __future__ import annotations
 
@@ -12,12 +12,14 @@ from webapp.schemas.health import HealthDocument, ReadyDocument
 router = APIRouter(tags=["health"])
 
 
+@router.head("/healthz", include_in_schema=False)
 @router.get("/healthz", response_model=HealthDocument)
 async def healthz() -> Response:
     """The process answers; says nothing about the engine."""
     return _answer(HealthDocument(status="up"), 200)
 
 
+@router.head("/readyz", include_in_schema=False)
 @router.get("/readyz", response_model=ReadyDocument, responses={503: {"model": ReadyDocument}})
 async def readyz(request: Request, engine: EngineDep) -> Response:
     """Whether a prompt sent now would run; 503 and the reason otherwise."""
