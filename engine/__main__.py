@@ -1,4 +1,4 @@
-"""``python -m engine``: generate, simulate, calibrate."""
+"""``python -m engine``: generate, simulate, calibrate, inspect."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import typer
 
 from engine.commands.calibrate import calibrate
 from engine.commands.generate import generate
+from engine.commands.inspect import inspect
 from engine.commands.simulate import simulate
 
 app = typer.Typer(
@@ -18,6 +19,7 @@ app = typer.Typer(
 app.command("generate")(generate)
 app.command("simulate")(simulate)
 app.command("calibrate")(calibrate)
+app.command("inspect")(inspect)
 
 if __name__ == "__main__":
     app(prog_name="python -m engine")

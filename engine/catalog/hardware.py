@@ -8,6 +8,7 @@ from types import MappingProxyType
 
 from engine.catalog.device import FALLBACKS, HardwareSpec, Interconnect, Price
 from engine.catalog.loading import Table, read_catalogue
+from engine.catalog.names import unknown_id
 from engine.catalog.this_machine import THIS_MACHINE_ID, this_machine, this_machine_if_readable
 from engine.catalog.units import GB
 from engine.errors import FileFormatError, UnknownName
@@ -65,9 +66,7 @@ def get_hardware(hardware_id: str) -> HardwareSpec:
         return own
     spec = _by_id().get(key)
     if spec is None:
-        raise UnknownName(
-            "no device of this id in the catalogue; see the hardware list", field="hardware"
-        )
+        raise unknown_id("hardware", hardware_id, [THIS_MACHINE_ID, *_by_id()])
     return spec
 
 

@@ -7,7 +7,8 @@ from functools import cache
 from engine.catalog.loading import read_catalogue
 from engine.catalog.model_reading import read_model
 from engine.catalog.model_spec import ModelSpec
-from engine.errors import FileFormatError, UnknownName
+from engine.catalog.names import unknown_id
+from engine.errors import FileFormatError
 
 __all__ = ["ModelSpec", "all_models", "get_model"]
 
@@ -44,7 +45,5 @@ def get_model(model_id: str) -> ModelSpec:
     """
     spec = _by_id().get(model_id.lower())
     if spec is None:
-        raise UnknownName(
-            "no model of this id in the catalogue; see the models list", field="model"
-        )
+        raise unknown_id("model", model_id, _by_id())
     return spec
