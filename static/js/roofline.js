@@ -7,7 +7,7 @@ import { changed, store } from "./store.js";
 import { rate, significant, t } from "./texts.js";
 
 const MOST_MARKS = 300;
-const place = document.getElementById("roofline");
+const place = () => document.getElementById("roofline"); // anew: a swap may have replaced it
 
 const SHAPES = {
   prefill: (x, y) => svg("path", { d: `M${x} ${y - 7}L${x + 7} ${y}L${x} ${y + 7}L${x - 7} ${y}Z` }),
@@ -109,8 +109,8 @@ export function mountRoofline() {
   let drawn = 0;
 
   function load() {
-    roof = place.querySelector(".roof");
-    charts = [...place.querySelectorAll("svg.roofline")].map((picture) => new Chart(picture));
+    roof = place().querySelector(".roof");
+    charts = [...place().querySelectorAll("svg.roofline")].map((picture) => new Chart(picture));
     shown = null;
     const { dtype, bandwidth, peak } = roof.dataset;
     store.roof = peak ? { dtype, bandwidth: Number(bandwidth), peak: Number(peak) } : { dtype };
@@ -145,7 +145,7 @@ export function mountRoofline() {
   }
 
   document.body.addEventListener("htmx:afterSettle", ({ target }) => {
-    if (target === place) load();
+    if (target.id === "roofline") load();
   });
   load();
 
