@@ -28,15 +28,15 @@ _SENTENCES: Mapping[str, str] = {
     "enum": "Send one of: {expected}.",
     "union_tag_not_found": "Say the kind in {discriminator}.",
     "union_tag_invalid": "Send {discriminator} as one of: {expected_tags}.",
-    "greater_than": "Send a number greater than {gt}.",
-    "greater_than_equal": "Send a number of at least {ge}.",
-    "less_than": "Send a number less than {lt}.",
-    "less_than_equal": "Send a number of at most {le}.",
-    "string_too_short": "Send at least {min_length} characters.",
-    "string_too_long": "Send at most {max_length} characters.",
+    "greater_than": "Send a number greater than {gt:g}.",
+    "greater_than_equal": "Send a number of at least {ge:g}.",
+    "less_than": "Send a number less than {lt:g}.",
+    "less_than_equal": "Send a number of at most {le:g}.",
+    "string_too_short": "Too short: a length of at least {min_length} is needed.",
+    "string_too_long": "Too long: at most {max_length} characters are allowed.",
     "string_pattern_mismatch": "Send a string that matches {pattern}.",
-    "too_short": "Send at least {min_length} items.",
-    "too_long": "Send at most {max_length} items.",
+    "too_short": "Too short: a length of at least {min_length} is needed.",
+    "too_long": "Too long: a length of at most {max_length} is allowed.",
 }
 # Kinds whose message is a constant written in our own validators.
 _OWN_MESSAGE = ("bad_text", "bad_combination")
