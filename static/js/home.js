@@ -13,7 +13,6 @@ import { mountStrip } from "./strip.js";
 import { mountTable } from "./table.js";
 import { t } from "./texts.js";
 import { mountText } from "./text.js";
-import { mountTheme } from "./theme-button.js";
 import { mountWay } from "./way.js";
 
 const root = document.getElementById("run");
@@ -121,7 +120,6 @@ function readEngine() {
 }
 
 const status = mountStatus();
-mountTheme();
 mountAsk({ run, stop });
 onPaint(status.paint);
 onPaint(({ run: current }) => {

@@ -1,16 +1,15 @@
-// The button that goes from the system's theme to light to dark.
+// The button that goes from the system's theme to light to dark; on every page, by itself.
 
-import { setText } from "./dom.js";
-import { t } from "./texts.js";
+const button = document.getElementById("theme");
+const theme = window.firstTokenTheme;
 
-export function mountTheme() {
-  const button = document.getElementById("theme");
-  const theme = window.firstTokenTheme;
-  const show = () => setText(button, t(`theme.${theme.current}`));
-  button.addEventListener("click", () => {
-    theme.next();
-    show();
-  });
-  button.hidden = false;
-  show();
+function show() {
+  button.textContent = button.dataset[theme.current];
 }
+
+button.addEventListener("click", () => {
+  theme.next();
+  show();
+});
+button.hidden = false;
+show();

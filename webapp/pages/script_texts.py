@@ -32,9 +32,6 @@ SCRIPT_TEXTS: dict[str, str | _Plural] = {
     "mixed": _N("mixed"),
     "prefill.mixed": _N("prefill, beside decode of others"),
     "decode.mixed": _N("decode, beside prefill of others"),
-    "theme.auto": _N("Theme: auto"),
-    "theme.light": _N("Theme: light"),
-    "theme.dark": _N("Theme: dark"),
     # the line beside Run, and what a screen reader hears
     "status.connecting": _N("Connecting…"),
     "status.sending": _N("Sent. Waiting for the engine to take it in…"),

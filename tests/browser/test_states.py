@@ -1,0 +1,40 @@
+"""What happens around a run: pages that are missing, left, printed, or cut off from their server."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from tests.browser.conftest import DESKTOP
+from tests.browser.test_accessibility import violations
+from tests.webapp.live_server import LiveApp
+
+pytestmark = pytest.mark.browser
+
+
+@pytest.fixture
+def faulty_page(browser: Browser) -> Iterator[Page]:
+    """A page that may log errors: what it meets is not as it should be."""
+    context = browser.new_context(
+        viewport=DESKTOP, locale="en-GB", color_scheme="light", bypass_csp=True
+    )
+    context.set_default_timeout(20_000)
+    yield context.new_page()
+    context.close()
+
+
+@pytest.mark.parametrize("language", ["en", "zh-Hans"])
+def test_a_missing_page_has_a_theme_and_no_barrier(
+    fake_server: LiveApp, faulty_page: Page, language: str
+) -> None:
+    page = faulty_page
+    page.goto(f"{fake_server.url}/no/such/page?lang={language}")
+    theme = page.locator("#theme")
+    expect(theme).to_have_text({"en": "Theme: auto", "zh-Hans": "主题：自动"}[language])
+    assert violations(page) == []
+    theme.click()
+    theme.click()
+    expect(page.locator("html")).to_have_attribute("data-theme", "dark")
+    assert violations(page) == []
