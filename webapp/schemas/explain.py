@@ -28,10 +28,10 @@ _SENTENCES: Mapping[str, str] = {
     "enum": "Send one of: {expected}.",
     "union_tag_not_found": "Say the kind in {discriminator}.",
     "union_tag_invalid": "Send {discriminator} as one of: {expected_tags}.",
-    "greater_than": "Send a number greater than {gt:g}.",
-    "greater_than_equal": "Send a number of at least {ge:g}.",
-    "less_than": "Send a number less than {lt:g}.",
-    "less_than_equal": "Send a number of at most {le:g}.",
+    "greater_than": "Send a number greater than {gt}.",
+    "greater_than_equal": "Send a number of at least {ge}.",
+    "less_than": "Send a number less than {lt}.",
+    "less_than_equal": "Send a number of at most {le}.",
     "string_too_short": "Too short: a length of at least {min_length} is needed.",
     "string_too_long": "Too long: at most {max_length} characters are allowed.",
     "string_pattern_mismatch": "Send a string that matches {pattern}.",
@@ -47,6 +47,11 @@ def explain_errors(details: Sequence[Mapping[str, Any]]) -> list[FieldError]:
     return [_explain(detail) for detail in details]
 
 
+def _plain(bound: object) -> object:
+    """A bound as people write it: 5 for 5.0."""
+    return int(bound) if isinstance(bound, float) and bound.is_integer() else bound
+
+
 def _explain(detail: Mapping[str, Any]) -> FieldError:
     kind = str(detail["type"])
     location: tuple[str | int, ...] = tuple(detail["loc"])
@@ -57,7 +62,7 @@ def _explain(detail: Mapping[str, Any]) -> FieldError:
             place = f"{origin}:{place.removeprefix('/')}"
     else:
         place = json_codec.pointer(location)
-    context: Mapping[str, Any] = detail.get("ctx") or {}
+    context = {name: _plain(bound) for name, bound in (detail.get("ctx") or {}).items()}
     if kind in _OWN_MESSAGE:
         sentence = str(detail["msg"])
     else:
