@@ -56,6 +56,12 @@ class Settings(BaseSettings):
     simulation_queue: int = Field(default=16, ge=1, le=1024)
 
     live_connections: int = Field(default=512, ge=1, le=100_000)
+    live_connections_per_address: int = Field(
+        default=64, ge=1, le=100_000, description="A classroom may share one address."
+    )
+    live_idle_s: float = Field(
+        default=900.0, gt=0, le=86_400, description="Without a message or a running request."
+    )
     live_generations: int = Field(default=4, ge=1, le=64, description="At once, per connection.")
     live_messages_per_s: float = Field(default=20.0, gt=0, le=1000)
     live_outbox_events: int = Field(default=256, ge=8, le=65536)

@@ -9,6 +9,7 @@ from typing import cast
 
 import structlog
 from pydantic import ValidationError
+from starlette.types import Message
 from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
 
 from webapp import json_codec
@@ -38,6 +39,7 @@ MAX_FLOOD = 100
 CLOSE_POLICY = 1008
 CLOSE_FAILED = 1011
 CLOSE_TRY_LATER = 1013
+CLOSE_IDLE = 4408
 
 
 class Refused(Exception):
@@ -74,6 +76,7 @@ class LiveConnection:
         self._bucket = TokenBucket(settings.live_messages_per_s)
         self._flood = TokenBucket(settings.live_messages_per_s, MAX_FLOOD)
         self._stopping = False
+        self._active_at = 0.0
         # The connection holds its tasks: a task that nobody refers to may be collected.
         self._running: dict[str, tuple[Generation, asyncio.Task[None]]] = {}
 
@@ -109,7 +112,9 @@ class LiveConnection:
         """Handles messages one by one; the code to close with, None if the client left."""
         await self._outbox.put(self._hello())
         while True:
-            message = await self._websocket.receive()
+            message = await self._receive()
+            if message is None:
+                return CLOSE_IDLE
             if message["type"] == "websocket.disconnect":
                 return None
             if not self._bucket.take():
@@ -123,6 +128,22 @@ class LiveConnection:
                 # A refusal never counts as an event of a request that is running.
                 known = refused.request_id in self._running
                 await self._outbox.put(refused.event, None if known else refused.request_id)
+
+    async def _receive(self) -> Message | None:
+        """The next message; None after a while without one and without a running request."""
+        clock = asyncio.get_running_loop().time
+        self._active_at = clock()
+        while True:
+            if self._running:
+                self._active_at = clock()
+            deadline = self._active_at + self._settings.live_idle_s
+            if clock() >= deadline:
+                return None
+            try:
+                async with asyncio.timeout_at(deadline):
+                    return await self._websocket.receive()
+            except TimeoutError:
+                continue  # a request may have run until a moment ago
 
     async def _handle(self, message: ClientMessage) -> None:
         match message:
@@ -161,7 +182,11 @@ class LiveConnection:
         )
         task = asyncio.create_task(generation.run(), name="live generation")
         self._running[request_id] = (generation, task)
-        task.add_done_callback(lambda _: self._running.pop(request_id))
+        task.add_done_callback(lambda _: self._forget(request_id))
+
+    def _forget(self, request_id: str) -> None:
+        del self._running[request_id]
+        self._active_at = asyncio.get_running_loop().time()
 
     # ── the end ──────────────────────────────────────────────────────────────────────────────
 

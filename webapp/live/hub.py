@@ -10,6 +10,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from webapp.admission import deny_websocket
 from webapp.engine_document import engine_document
+from webapp.live.addresses import AddressLimit, client_network
 from webapp.live.connection import MAX_MESSAGE_BYTES, LiveConnection
 from webapp.live.engine_port import EnginePort
 from webapp.origins import OriginPolicy
@@ -32,6 +33,7 @@ class LiveHub:
         self._settings = settings
         self._origins = OriginPolicy(settings)
         self._connections: set[LiveConnection] = set()
+        self._addresses = AddressLimit(settings.live_connections_per_address)
         self.stopping = False
 
     def __len__(self) -> int:
@@ -40,7 +42,8 @@ class LiveHub:
     async def serve(self, websocket: WebSocket) -> None:
         """Runs one connection from its handshake to its end.
 
-        A page of another site gets 403, a connection beyond the limit 503; both before accepting.
+        A page of another site gets 403, a connection beyond the limit of its client's address 429
+        and one beyond that of all 503; each before accepting.
         """
         headers = Headers(scope=websocket.scope)
         if not self._origins.allows(headers, websocket.scope["scheme"]):
@@ -49,6 +52,16 @@ class LiveHub:
         if self.stopping or len(self._connections) >= self._settings.live_connections:
             await self._deny(websocket, 503, "The server is busy; try again later.")
             return
+        network = client_network(websocket.client.host if websocket.client else None)
+        if not self._addresses.take(network):
+            await self._deny(websocket, 429, "Too many connections from this address.")
+            return
+        try:
+            await self._run(websocket)
+        finally:
+            self._addresses.give_back(network)
+
+    async def _run(self, websocket: WebSocket) -> None:
         connection = LiveConnection(
             websocket, self._engine, self._predictor, self._settings, self._hello
         )

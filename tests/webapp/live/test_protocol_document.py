@@ -10,7 +10,7 @@ import pytest
 from pydantic import BaseModel
 
 import webapp.live
-from webapp.live.connection import MAX_FLOOD, MAX_MESSAGE_BYTES
+from webapp.live.connection import CLOSE_IDLE, MAX_FLOOD, MAX_MESSAGE_BYTES
 from webapp.schemas import live_events, live_requests
 from webapp.settings import Settings
 
@@ -70,6 +70,8 @@ def test_numbers_of_the_ends() -> None:
     assert MAX_MESSAGE_BYTES == 64 * 1024
     assert "a frame above 64 KiB" in TEXT
     assert f"({MAX_FLOOD} over the rate)" in TEXT
+    assert f"no running request for {Settings().live_idle_s / 60:g} minutes" in TEXT
+    assert f"| {CLOSE_IDLE} | idle" in TEXT
     assert f"nothing was read for {Settings().live_stuck_s:g} s" in TEXT
 
 
