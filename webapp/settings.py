@@ -114,6 +114,7 @@ class Settings(BaseSettings):
             device=self.device,
             kv_tokens=self.kv_tokens,
             calibrate=self.calibrate,
+            log_format=self.log_format,
         )
 
     @property

@@ -12,7 +12,8 @@ class EngineOptions:
     """``model``: ``auto`` (the default model), ``tiny`` (the random test model) or a path to a
     GGUF file or Hugging Face folder. ``dtypes``: the lanes to load, ``auto`` for what the machine
     has memory for. ``kv_tokens``: positions in each lane's KV cache. ``calibrate``: ``auto``
-    measures this machine once if it has not been measured, ``never`` does not.
+    measures this machine once if it has not been measured, ``never`` does not. ``log_format``:
+    ``json``, ``console`` or ``auto``.
     """
 
     model: str = "auto"
@@ -23,6 +24,7 @@ class EngineOptions:
     max_waiting: int = 64
     max_step_tokens: int = 1_024
     calibrate: str = "auto"
+    log_format: str = "auto"
 
     def to_arguments(self) -> list[str]:
         """As command-line arguments of the worker."""

@@ -11,13 +11,13 @@ import logging
 import queue
 import signal
 import socket
-import sys
 import threading
 import time
 
 from engine.errors import EngineError, QueueFull, StepFailed
 from engine.inference.engine import Engine
 from engine.inference.loading import load_model
+from engine.inference.log_lines import configure_logging
 from engine.inference.messages import Abort, Failed, Generate, Message, Ping, Pong
 from engine.inference.options import EngineOptions, parse_worker_arguments
 from engine.inference.preparing import PreparedRequest
@@ -171,10 +171,8 @@ def main() -> None:
     # Ctrl-C in a terminal reaches every process of it. This one ends when its socket does, so
     # that the web process can first tell everyone.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    logging.basicConfig(
-        stream=sys.stderr, level=logging.INFO, format="%(levelname)s %(name)s: %(message)s"
-    )
     socket_fd, options = parse_worker_arguments()
+    configure_logging(options.log_format)
     with socket.socket(fileno=socket_fd) as connection:
         try:
             Worker(connection).run(options)

@@ -62,7 +62,8 @@ def _explain(detail: Mapping[str, Any]) -> FieldError:
             place = f"{origin}:{place.removeprefix('/')}"
     else:
         place = json_codec.pointer(location)
-    context = {name: _plain(bound) for name, bound in (detail.get("ctx") or {}).items()}
+    bounds: Mapping[str, object] = detail.get("ctx") or {}
+    context = {name: _plain(bound) for name, bound in bounds.items()}
     if kind in _OWN_MESSAGE:
         sentence = str(detail["msg"])
     else:
