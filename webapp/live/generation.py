@@ -128,7 +128,6 @@ class Generation:
         if step.dropped:
             self._steps_dropped += step.dropped
             self._prediction.miss()
-        self._steps_dropped += step.dropped
         lane = self._lane
         prediction = None
         if lane is not None:
