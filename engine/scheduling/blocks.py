@@ -6,6 +6,7 @@ import heapq
 from collections.abc import Iterable
 
 from engine.errors import CapacityError
+from engine.scheduling.prefix_cache import PrefixCache
 
 DEFAULT_BLOCK_SIZE = 16
 """Tokens in a block, the customary page of a paged KV cache."""
@@ -17,55 +18,116 @@ def blocks_for(num_tokens: int, block_size: int = DEFAULT_BLOCK_SIZE) -> int:
 
 
 class BlockPool:
-    """A fixed number of blocks, handed out lowest id first and counted by reference.
+    """A fixed number of blocks, counted by reference. Each is free, used or cached.
 
-    Lowest first keeps a lone request's blocks consecutive, which an executor can read as a view.
+    Free blocks are handed out lowest id first: that keeps a lone request's blocks consecutive,
+    which an executor can read as a view. With a ``prefix_cache``, a block that nobody uses any
+    more stays cached as long as its content can be found there and no free block is left; the one
+    that was used least recently goes first.
     """
 
-    def __init__(self, num_blocks: int, block_size: int = DEFAULT_BLOCK_SIZE) -> None:
+    def __init__(
+        self,
+        num_blocks: int,
+        block_size: int = DEFAULT_BLOCK_SIZE,
+        *,
+        prefix_cache: PrefixCache | None = None,
+    ) -> None:
         if num_blocks < 1 or block_size < 1:
             raise ValueError("a pool needs at least one block of at least one token")
         self.num_blocks = num_blocks
         self.block_size = block_size
+        self.prefix_cache = prefix_cache
         self._free: list[int] = list(range(num_blocks))
         self._references: dict[int, int] = {}
+        # In the order in which they fell out of use, which is all that LRU needs.
+        self._cached: dict[int, None] = {}
 
     @property
     def num_free(self) -> int:
+        """Blocks that hold nothing of use."""
         return len(self._free)
 
     @property
     def num_used(self) -> int:
+        """Blocks that at least one request refers to."""
         return len(self._references)
 
+    @property
+    def num_cached(self) -> int:
+        """Blocks that no request refers to and the prefix cache can still find."""
+        return len(self._cached)
+
+    @property
+    def num_available(self) -> int:
+        """Blocks that ``allocate`` could give: the free and the cached ones."""
+        return len(self._free) + len(self._cached)
+
+    def is_idle(self, block: int) -> bool:
+        """Whether no request refers to this block."""
+        return block not in self._references
+
+    def is_exclusive(self, block: int) -> bool:
+        """Whether one request alone may write into this block."""
+        kept = self.prefix_cache is not None and self.prefix_cache.holds(block)
+        return self._references.get(block) == 1 and not kept
+
     def allocate(self, count: int) -> list[int]:
-        """Take ``count`` blocks, each with one reference.
+        """Take ``count`` blocks, each with one reference; free ones first, then cached ones.
 
         Raises:
-            CapacityError: fewer than ``count`` blocks are free; none is taken then.
+            CapacityError: fewer than ``count`` blocks are available; none is taken then.
         """
-        if count > len(self._free):
-            raise CapacityError(f"{count} KV blocks were asked for and {len(self._free)} are free")
-        blocks = [heapq.heappop(self._free) for _ in range(count)]
-        for block in blocks:
+        if count > self.num_available:
+            raise CapacityError(
+                f"{count} KV blocks were asked for and {self.num_available} are available"
+            )
+        blocks: list[int] = []
+        for _ in range(count):
+            block = heapq.heappop(self._free) if self._free else self._evict()
             self._references[block] = 1
+            blocks.append(block)
         return blocks
 
+    def _evict(self) -> int:
+        if self.prefix_cache is None:
+            raise AssertionError("blocks are cached only where there is a prefix cache")
+        block = next(iter(self._cached))
+        del self._cached[block]
+        self.prefix_cache.forget(block)
+        return block
+
+    def share(self, blocks: Iterable[int]) -> None:
+        """Add a reference to each block, used or cached; its content is the same for all."""
+        for block in blocks:
+            if block in self._references:
+                self._references[block] += 1
+            else:
+                del self._cached[block]
+                self._references[block] = 1
+
     def release(self, blocks: Iterable[int]) -> None:
-        """Drop one reference to each block; a block without references is free again."""
+        """Drop one reference to each block; without references it is free again, or cached.
+
+        Give the blocks of a text last one first: then its end is evicted before its beginning,
+        and nothing stays cached that could not be reached.
+        """
         for block in blocks:
             references = self._references[block] - 1
             if references:
                 self._references[block] = references
+                continue
+            del self._references[block]
+            if self.prefix_cache is not None and self.prefix_cache.holds(block):
+                self._cached[block] = None
             else:
-                del self._references[block]
                 heapq.heappush(self._free, block)
 
     def check_integrity(self, tables: Iterable[Iterable[int]]) -> None:
         """Compare the pool with every block table in use; for tests after each operation.
 
         Raises:
-            AssertionError: a block is lost, is both free and used, or is counted wrongly.
+            AssertionError: a block is lost, is in two states at once, or is counted wrongly.
         """
         counted: dict[int, int] = {}
         for table in tables:
@@ -73,8 +135,16 @@ class BlockPool:
                 counted[block] = counted.get(block, 0) + 1
         if counted != self._references:
             raise AssertionError("references do not match the block tables")
-        free = set(self._free)
-        if len(free) != len(self._free) or free & counted.keys():
-            raise AssertionError("a block is free twice, or free and used at once")
-        if free | counted.keys() != set(range(self.num_blocks)):
-            raise AssertionError("a block is neither free nor used")
+        if self.num_free + self.num_used + self.num_cached != self.num_blocks:
+            raise AssertionError("free, used and cached blocks do not add up")
+        if {*self._free, *counted, *self._cached} != set(range(self.num_blocks)):
+            raise AssertionError("a block is lost, or in two states at once")
+        if self.prefix_cache is None:
+            return
+        self.prefix_cache.check_integrity()
+        for block in self._free:
+            if self.prefix_cache.holds(block):
+                raise AssertionError("a free block can be found in the prefix cache")
+        for block in self._cached:
+            if not self.prefix_cache.holds(block):
+                raise AssertionError("a cached block can not be found")

@@ -14,21 +14,32 @@ from engine.scheduling.request import FinishReason
 
 @dataclass(frozen=True, slots=True)
 class RequestQueued:
-    """A request was taken in. ``position`` is its place in the queue, 1 for the next to run."""
+    """A request was taken in. ``position`` is its place in the queue, 1 for the next to run.
+
+    ``forked_from``: the request whose text it continues in its own way.
+    """
 
     time: float
     request_id: str
     position: int
     prompt_tokens: int
+    forked_from: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class RequestStarted:
-    """A waiting request got its first blocks and joins the next step."""
+    """A waiting request got its first blocks and joins the next step.
+
+    It need not compute ``cached_tokens`` positions that the prefix cache held, or
+    ``forked_tokens`` that it shares with the request it was forked from. It tells so again each
+    time it starts anew after a preemption.
+    """
 
     time: float
     request_id: str
     waited: float
+    cached_tokens: int = 0
+    forked_tokens: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +54,11 @@ class SequenceStep:
 
 @dataclass(frozen=True, slots=True)
 class StepCompleted:
-    """One executor call over a batch. ``time`` is its start, ``duration`` its length."""
+    """One executor call over a batch. ``time`` is its start, ``duration`` its length.
+
+    ``kv_blocks_used`` are in some block table, ``kv_blocks_cached`` are not but could be reused by
+    the text they hold; ``kv_blocks_copied`` were copied before the step, for forks.
+    """
 
     time: float
     step: int
@@ -55,6 +70,8 @@ class StepCompleted:
     kv_blocks_total: int
     num_running: int
     num_waiting: int
+    kv_blocks_cached: int = 0
+    kv_blocks_copied: int = 0
 
     @property
     def batch(self) -> int:

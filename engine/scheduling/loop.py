@@ -7,10 +7,10 @@ a virtual clock it predicts the same requests. Both tell the same events.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from engine.errors import StepFailed
+from engine.errors import InvalidRequest, StepFailed
 from engine.scheduling.events import (
     Event,
     RequestFinished,
@@ -84,16 +84,43 @@ class SchedulingLoop:
     def has_work(self) -> bool:
         return bool(self.scheduler.running or self.scheduler.waiting)
 
-    def add(self, request: Request) -> None:
+    def add(self, request: Request, sample_ids: Sequence[str] = ()) -> None:
         """Queue a request at the clock's time.
+
+        ``sample_ids``: ids of further samples of the same prompt, which is computed once for all;
+        either all are taken or none is.
 
         Raises:
             InvalidRequest, NeverFits, QueueFull: see ``Scheduler.add``; nothing is told then.
         """
+        ids = [request.request_id, *sample_ids]
+        if len(set(ids)) < len(ids) or any(self.scheduler.get(name) for name in sample_ids):
+            raise InvalidRequest("an id is in use; choose another", field="request_id")
         now = self.clock.now()
         request.arrival_time = now
-        position = self.scheduler.add(request)
+        position = self.scheduler.add(request, num_samples=len(ids))
         self.emit(RequestQueued(now, request.request_id, position, request.num_prompt_tokens))
+        for sample_id in sample_ids:
+            self.fork(request.request_id, sample_id)
+
+    def fork(self, request_id: str, new_id: str) -> None:
+        """Queue a request that goes on from a live one's text; it has the tokens told so far.
+
+        Raises:
+            InvalidRequest, QueueFull: see ``Scheduler.fork``; nothing is told then.
+        """
+        now = self.clock.now()
+        fork, position = self.scheduler.fork(request_id, new_id)
+        fork.arrival_time = now
+        self.emit(RequestQueued(now, new_id, position, fork.num_prompt_tokens, request_id))
+
+    def preempt(self, request_id: str) -> bool:
+        """Put a running request back into the queue; False if it is not running."""
+        lost = self.scheduler.preempt(request_id)
+        if lost is None:
+            return False
+        self.emit(RequestPreempted(self.clock.now(), request_id, lost))
+        return True
 
     def finish(self, request_id: str, reason: FinishReason) -> bool:
         """End a live request; False if there is none of that id (any more)."""
@@ -118,9 +145,17 @@ class SchedulingLoop:
         start = self.clock.now()
         for request, lost in planned.preempted:
             self.emit(RequestPreempted(start, request.request_id, lost))
-        for request in planned.started:
-            waited = start - request.arrival_time
-            self.emit(RequestStarted(start, request.request_id, waited))
+        for started in planned.started:
+            request = started.request
+            self.emit(
+                RequestStarted(
+                    start,
+                    request.request_id,
+                    start - request.arrival_time,
+                    started.cached_tokens,
+                    started.forked_tokens,
+                )
+            )
         plan = planned.plan
         if plan is None:
             return False
@@ -145,9 +180,13 @@ class SchedulingLoop:
     ) -> None:
         # Block counts are read before finished requests give theirs back.
         sequences = tuple(
-            SequenceStep(s.request_id, s.phase, s.shape, len(s.block_table)) for s in plan.sequences
+            [
+                SequenceStep(sequence.request_id, sequence.phase, shape, len(sequence.block_table))
+                for sequence, shape in zip(plan.sequences, plan.shape, strict=True)
+            ]
         )
         used = self.scheduler.pool.num_used
+        cached = self.scheduler.pool.num_cached
         produced, finished = self.scheduler.commit(plan, result)
         self.emit(
             StepCompleted(
@@ -161,6 +200,8 @@ class SchedulingLoop:
                 kv_blocks_total=self.scheduler.pool.num_blocks,
                 num_running=len(self.scheduler.running) + len(finished),
                 num_waiting=len(self.scheduler.waiting),
+                kv_blocks_cached=cached,
+                kv_blocks_copied=len(plan.copies),
             )
         )
         logprobs = {sample.request_id: sample.logprob for sample in result.samples}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import cached_property
 
 
 class Phase(StrEnum):
@@ -53,12 +54,17 @@ class ScheduledSequence:
         return SequenceShape(self.start, len(self.token_ids), self.samples)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class StepPlan:
-    """What one executor call runs: at least one sequence."""
+    """What one executor call runs: at least one sequence.
+
+    ``copies`` are pairs of blocks (source, target): before anything else, the executor copies the
+    contents of each source into its target. No block is both a source and a target.
+    """
 
     step: int
     sequences: tuple[ScheduledSequence, ...]
+    copies: tuple[tuple[int, int], ...] = ()
 
     @property
     def num_tokens(self) -> int:
@@ -69,9 +75,9 @@ class StepPlan:
         phases = {sequence.phase for sequence in self.sequences}
         return phases.pop() if len(phases) == 1 else Phase.MIXED
 
-    @property
+    @cached_property
     def shape(self) -> tuple[SequenceShape, ...]:
-        return tuple(sequence.shape for sequence in self.sequences)
+        return tuple([sequence.shape for sequence in self.sequences])
 
 
 @dataclass(frozen=True, slots=True)

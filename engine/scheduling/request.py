@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from engine.scheduling.prefix_cache import PrefixChain
+
 
 class RequestState(StrEnum):
     WAITING = "waiting"
@@ -22,15 +24,20 @@ class FinishReason(StrEnum):
     ERROR = "error"
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Request:
-    """A request and its progress.
+    """A request and its progress; equal to nothing but itself.
 
     The one rule of scheduling: ``num_computed_tokens`` (positions whose K and V are in the cache)
     catches up with ``num_known_tokens`` (the prompt plus what was sampled). Prefill, chunked
     prefill, decode and recomputing after a preemption are all this one rule.
 
-    ``prompt_token_ids`` may be any sequence, so a simulation can pass ``range(n)``.
+    ``prompt_token_ids`` may be any sequence, so a simulation can pass ``range(n)``. ``priority``:
+    smaller goes first, where the policy looks at it.
+
+    The fields below the first group belong to the scheduler. ``arrival`` numbers the requests in
+    the order they came. ``forked_from`` has the same first ``num_common_tokens`` tokens, whose
+    blocks can be taken over while it runs. ``num_served_tokens``: positions computed at least once.
     """
 
     request_id: str
@@ -39,6 +46,7 @@ class Request:
     stop_token_ids: frozenset[int] = frozenset()
     session_id: str = ""
     arrival_time: float = 0.0
+    priority: int = 0
 
     state: RequestState = RequestState.WAITING
     finish_reason: FinishReason | None = None
@@ -46,6 +54,11 @@ class Request:
     num_computed_tokens: int = 0
     block_table: list[int] = field(default_factory=list[int])
     num_preemptions: int = 0
+    arrival: int = 0
+    forked_from: Request | None = None
+    num_common_tokens: int = 0
+    num_served_tokens: int = 0
+    chain: PrefixChain = field(default_factory=PrefixChain)
 
     @property
     def num_prompt_tokens(self) -> int:
@@ -65,6 +78,11 @@ class Request:
     def max_total_tokens(self) -> int:
         """The most tokens this request can ever know."""
         return len(self.prompt_token_ids) + self.max_tokens
+
+    @property
+    def num_sharable_tokens(self) -> int:
+        """Positions that could be taken over from ``forked_from``: one is left to compute."""
+        return min(self.num_common_tokens, self.num_known_tokens - 1)
 
     def known_slice(self, start: int, stop: int) -> Sequence[int]:
         """Token ids at positions ``start`` to ``stop``, across prompt and output."""

@@ -1,31 +1,40 @@
 """Which requests run in the next step, and on which KV blocks.
 
-One rule covers prefill, chunked prefill, decode and recomputing after a preemption: the number of
-computed tokens of each request catches up with the number of its known tokens. Whoever runs goes
-first, oldest first; then the queue in order of arrival, as long as places, tokens of the step's
-budget and blocks last. When blocks run out, the youngest running request gives its own up.
+One rule covers prefill, chunked prefill, decode, forks, prefix hits and recomputing after a
+preemption: the number of computed tokens of each request catches up with the number of its known
+tokens. Whoever runs goes first; then the queue, as long as places, tokens of the step's budget and
+blocks last. When blocks run out, the running request that ranks last gives its own up. Who goes
+before whom is the policy's word: by default, whoever came first.
 """
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Iterable
-from dataclasses import dataclass
+from bisect import bisect_right, insort
+from dataclasses import dataclass, field
 
-from engine.errors import InvalidRequest, NeverFits, QueueFull
+from engine.errors import InvalidRequest
 from engine.scheduling.blocks import BlockPool, blocks_for
+from engine.scheduling.limits import (
+    SchedulerLimits,
+    check_fits,
+    check_room,
+    exceeds_share,
+    session_has_room,
+)
 from engine.scheduling.plan import Phase, ScheduledSequence, StepPlan, StepResult
+from engine.scheduling.policies import FirstCome, Policy
+from engine.scheduling.prefix_cache import PrefixChain
 from engine.scheduling.request import FinishReason, Request, RequestState
+from engine.scheduling.sharing import keep_full_blocks, must_wait_for_fork, take_over
 
 
 @dataclass(frozen=True, slots=True)
-class SchedulerLimits:
-    """``max_step_tokens`` is the token budget of a step, ``max_context`` the model's own limit."""
+class Started:
+    """A request that joins the next step, and the positions that it need not compute."""
 
-    max_running: int = 32
-    max_waiting: int = 64
-    max_step_tokens: int = 2048
-    max_context: int = 8192
+    request: Request
+    cached_tokens: int
+    forked_tokens: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,19 +42,37 @@ class Planned:
     """A plan with the changes of state that planning it made."""
 
     plan: StepPlan | None
-    started: tuple[Request, ...]
+    started: tuple[Started, ...]
     preempted: tuple[tuple[Request, int], ...]
 
 
-class Scheduler:
-    """Owns the queue, the running set and the block tables; never sees a tensor or a clock."""
+@dataclass(slots=True)
+class _Draft:
+    """A plan in the making. ``copies`` are sources by their targets."""
 
-    def __init__(self, pool: BlockPool, limits: SchedulerLimits) -> None:
+    budget: int
+    sequences: list[ScheduledSequence] = field(default_factory=list[ScheduledSequence])
+    copies: dict[int, int] = field(default_factory=dict[int, int])
+    started: list[Started] = field(default_factory=list[Started])
+    preempted: list[tuple[Request, int]] = field(default_factory=list[tuple[Request, int]])
+
+
+class Scheduler:
+    """Owns the queue, the running set and the block tables; never sees a tensor or a clock.
+
+    ``waiting`` and ``running`` are in the policy's order of rank.
+    """
+
+    def __init__(
+        self, pool: BlockPool, limits: SchedulerLimits, policy: Policy | None = None
+    ) -> None:
         self.pool = pool
         self.limits = limits
-        self.waiting: deque[Request] = deque()
+        self.policy = policy or FirstCome()
+        self.waiting: list[Request] = []
         self.running: list[Request] = []
         self._requests: dict[str, Request] = {}
+        self._num_arrived = 0
         self._step = 0
 
     # ── requests ─────────────────────────────────────────────────────────────────────────────
@@ -54,43 +81,70 @@ class Scheduler:
         """The live request of that id, or None once it has finished."""
         return self._requests.get(request_id)
 
-    def add(self, request: Request) -> int:
+    def add(self, request: Request, num_samples: int = 1) -> int:
         """Queue a request; its 1-based place in the queue is returned.
+
+        ``num_samples``: room is asked for so many, because the caller is going to fork it.
 
         Raises:
             InvalidRequest: the prompt is empty, no token is wanted, or the id is in use.
-            NeverFits: prompt and answer exceed the context or the whole cache.
+            NeverFits: prompt and answer exceed the context, the whole cache or a session's share.
             QueueFull: as many requests as allowed are already here.
         """
         if request.num_prompt_tokens == 0:
             raise InvalidRequest("the prompt has no tokens; write at least one", field="prompt")
         if request.max_tokens < 1:
             raise InvalidRequest("at least one token must be asked for", field="max_tokens")
-        if request.request_id in self._requests:
-            raise InvalidRequest("this id is in use; choose another", field="request_id")
-        self._check_fits(request)
-        if len(self._requests) >= self.limits.max_running + self.limits.max_waiting:
-            raise QueueFull(f"{len(self.waiting)} requests are waiting; try again in a moment")
-        self._requests[request.request_id] = request
-        self.waiting.append(request)
-        return len(self.waiting)
+        self._check_new_id(request.request_id)
+        check_fits(request, self.limits, self.pool)
+        check_room(request.session_id, num_samples, self.limits, self._requests.values())
+        return self._take_in(request)
 
-    def _check_fits(self, request: Request) -> None:
-        total = request.max_total_tokens
-        if total > self.limits.max_context:
-            raise NeverFits(
-                f"{request.num_prompt_tokens} prompt tokens and {request.max_tokens} more exceed "
-                f"the context of {self.limits.max_context}; shorten the prompt or the answer",
-                field="max_tokens",
-            )
-        # The last sampled token is never fed back, so its K and V are never stored.
-        needed = blocks_for(total - 1, self.pool.block_size)
-        if needed > self.pool.num_blocks:
-            raise NeverFits(
-                f"{total} tokens need {needed} KV blocks and the cache has "
-                f"{self.pool.num_blocks}; shorten the prompt or the answer",
-                field="max_tokens",
-            )
+    def fork(self, request_id: str, new_id: str) -> tuple[Request, int]:
+        """Queue a request with the text of a live one, to go its own way from here on.
+
+        The new request and its place in the queue are returned. When it starts, it shares the
+        blocks of the other if that one is running then, and computes all by itself otherwise. It
+        waits while the other computes what they share: fork a request that has just been added,
+        and its prompt is computed once for all samples.
+
+        Raises:
+            InvalidRequest: there is no live request of that id, or the new id is in use.
+            QueueFull: as many requests as allowed are already here.
+        """
+        source = self._requests.get(request_id)
+        if source is None:
+            raise InvalidRequest("there is no such request (any more)", field="request_id")
+        self._check_new_id(new_id)
+        check_room(source.session_id, 1, self.limits, self._requests.values())
+        fork = Request(
+            new_id,
+            source.prompt_token_ids,
+            source.max_tokens,
+            stop_token_ids=source.stop_token_ids,
+            session_id=source.session_id,
+            priority=source.priority,
+            output_token_ids=list(source.output_token_ids),
+            forked_from=source,
+            num_common_tokens=source.num_known_tokens,
+        )
+        return fork, self._take_in(fork)
+
+    def _check_new_id(self, request_id: str) -> None:
+        if request_id in self._requests:
+            raise InvalidRequest("this id is in use; choose another", field="request_id")
+
+    def _take_in(self, request: Request) -> int:
+        self._num_arrived += 1
+        request.arrival = self._num_arrived
+        self.policy.joined(request, self._requests.values())
+        self._requests[request.request_id] = request
+        index = bisect_right(self.waiting, self.policy.rank(request), key=self.policy.rank)
+        self.waiting.insert(index, request)
+        if self.policy.turn_is_rank:
+            return index + 1
+        turn = self.policy.turn(request)
+        return sum(self.policy.turn(other) <= turn for other in self.waiting)
 
     def finish(self, request_id: str, reason: FinishReason) -> Request | None:
         """End a request now, wherever it is, and free its blocks; None if it is not live."""
@@ -104,72 +158,158 @@ class Scheduler:
         self._release_blocks(request)
         request.state = RequestState.FINISHED
         request.finish_reason = reason
+        request.forked_from = None
         return request
 
     # ── steps ────────────────────────────────────────────────────────────────────────────────
 
     def plan(self) -> Planned:
         """Choose the next step. ``plan`` is None when nothing can run."""
-        sequences: list[ScheduledSequence] = []
-        budget = self.limits.max_step_tokens
-        preempted: list[tuple[Request, int]] = []
-        index = 0
-        while index < len(self.running) and budget > 0:
-            request = self.running[index]
-            num_new = min(request.num_pending_tokens, budget)
-            if self._make_room(request, request.num_computed_tokens + num_new, preempted):
-                sequences.append(_schedule(request, num_new))
-                budget -= num_new
-                index += 1
+        draft = _Draft(self.limits.max_step_tokens)
+        self._continue_running(draft)
         # Blocks were short a moment ago: letting someone in now would only push others out.
-        started = [] if preempted else self._start_waiting(sequences, budget)
-        if not sequences:
-            return Planned(None, tuple(started), tuple(preempted))
-        self._step += 1
-        return Planned(StepPlan(self._step, tuple(sequences)), tuple(started), tuple(preempted))
+        if not draft.preempted:
+            self._start_waiting(draft)
+        plan = None
+        if draft.sequences:
+            self._step += 1
+            copies = tuple((source, target) for target, source in draft.copies.items())
+            plan = StepPlan(self._step, tuple(draft.sequences), copies)
+        return Planned(plan, tuple(draft.started), tuple(draft.preempted))
 
-    def _start_waiting(self, sequences: list[ScheduledSequence], budget: int) -> list[Request]:
-        started: list[Request] = []
-        while self.waiting and len(self.running) < self.limits.max_running and budget > 0:
-            request = self.waiting[0]
-            # The whole known text must fit, or a long prompt would start only to be preempted.
-            count = blocks_for(request.num_known_tokens, self.pool.block_size)
-            if count > self.pool.num_free:
-                break
-            self.waiting.popleft()
+    def _continue_running(self, draft: _Draft) -> None:
+        size = self.pool.block_size
+        running = self.running
+        allotted = None if self.policy.turn_is_rank else self._allot(draft.budget)
+        index = 0
+        while index < len(running) and draft.budget > 0:
+            request = running[index]
+            if allotted is None:
+                num_new = min(request.num_pending_tokens, draft.budget)
+            else:
+                num_new = allotted[request.request_id]
+            end = request.num_computed_tokens + num_new
+            if end > len(request.block_table) * size and not self._grow(request, end, draft):
+                continue
+            index += 1
+            if num_new:
+                self._schedule(request, num_new, draft)
+
+    def _allot(self, budget: int) -> dict[str, int]:
+        """Tokens of the step for each running request, by turn."""
+        allotted: dict[str, int] = {}
+        for request in sorted(self.running, key=self.policy.turn):
             num_new = min(request.num_pending_tokens, budget)
-            request.block_table = self.pool.allocate(blocks_for(num_new, self.pool.block_size))
-            request.state = RequestState.RUNNING
-            self.running.append(request)
-            started.append(request)
-            sequences.append(_schedule(request, num_new))
+            allotted[request.request_id] = num_new
             budget -= num_new
-        return started
+        return allotted
 
-    def _make_room(
-        self, request: Request, num_tokens: int, preempted: list[tuple[Request, int]]
-    ) -> bool:
+    def _start_waiting(self, draft: _Draft) -> None:
+        while draft.budget > 0 and len(self.running) < self.limits.max_running:
+            request = self._next_waiting()
+            # Nobody passes by one that does not fit yet, or a long prompt might wait for ever.
+            if request is None or not self._start(request, draft):
+                break
+
+    def _next_waiting(self) -> Request | None:
+        """Whose turn it is, of those that neither a fork nor a session's limit holds back."""
+        ready = (
+            request
+            for request in self.waiting
+            if not must_wait_for_fork(request)
+            and session_has_room(request, self.limits, self.running, self.pool.block_size)
+        )
+        if self.policy.turn_is_rank:
+            return next(ready, None)
+        return min(ready, key=self.policy.turn, default=None)
+
+    def _start(self, request: Request, draft: _Draft) -> bool:
+        """Move a request from the queue into the step; False if there are too few blocks."""
+        size = self.pool.block_size
+        taken = take_over(request, self.pool)
+        shared = taken.blocks
+        # The whole known text must fit, or a long prompt would start only to be preempted.
+        missing = blocks_for(request.num_known_tokens, size) - len(shared)
+        if missing > self.pool.num_available - sum(map(self.pool.is_idle, shared)):
+            return False
+        self.waiting.remove(request)
+        num_new = min(request.num_known_tokens - taken.num_tokens, draft.budget)
+        self.pool.share(shared)
+        count = blocks_for(taken.num_tokens + num_new, size) - len(shared)
+        request.block_table = [*shared, *self.pool.allocate(count)]
+        request.num_computed_tokens = taken.num_tokens
+        request.chain = taken.chain
+        request.state = RequestState.RUNNING
+        insort(self.running, request, key=self.policy.rank)
+        if taken.copied is not None:
+            # Its source may itself be filled by a copy of this step: then both have one source.
+            source = draft.copies.get(taken.copied, taken.copied)
+            draft.copies[request.block_table[len(shared)]] = source
+        forked = taken.num_tokens if taken.forked else 0
+        draft.started.append(Started(request, taken.num_tokens - forked, forked))
+        self._schedule(request, num_new, draft)
+        return True
+
+    def _schedule(self, request: Request, num_new: int, draft: _Draft) -> None:
+        start = request.num_computed_tokens
+        end = start + num_new
+        if not self.policy.turn_is_rank:
+            new_to_it = end - max(start, request.num_served_tokens)
+            if new_to_it > 0:
+                request.num_served_tokens = end
+                self.policy.served(request, new_to_it)
+        draft.budget -= num_new
+        decodes = num_new == 1 and start >= request.num_prompt_tokens
+        draft.sequences.append(
+            ScheduledSequence(
+                request.request_id,
+                Phase.DECODE if decodes else Phase.PREFILL,
+                start,
+                request.known_slice(start, end),
+                request.block_table,
+                end == request.num_known_tokens,
+            )
+        )
+
+    def _grow(self, request: Request, num_tokens: int, draft: _Draft) -> bool:
         """Grow the block table to ``num_tokens``; False if the request itself had to yield."""
         missing = blocks_for(num_tokens, self.pool.block_size) - len(request.block_table)
-        if missing <= 0:
-            return True
-        while missing > self.pool.num_free:
-            victim = self.running[-1]
-            preempted.append((victim, self._preempt(victim)))
+        while (victim := self._who_yields(request, missing)) is not None:
+            draft.preempted.append((victim, self._preempt(victim)))
             if victim is request:
                 return False
         request.block_table.extend(self.pool.allocate(missing))
         return True
 
+    def _who_yields(self, request: Request, missing: int) -> Request | None:
+        """Who must give blocks up so that a request can have more; None if there are enough.
+
+        It never ranks before the request, so it has no part in the step that is being planned.
+        """
+        if self.limits.max_session_kv_blocks is not None:
+            own = [other for other in self.running if other.session_id == request.session_id]
+            if exceeds_share(missing, self.limits, own):
+                return own[-1]
+        return self.running[-1] if missing > self.pool.num_available else None
+
+    def preempt(self, request_id: str) -> int | None:
+        """Put a running request back into the queue, to recompute later; tokens lost.
+
+        None if it is not running. Between ``plan`` and ``commit`` nobody may be preempted.
+        """
+        request = self._requests.get(request_id)
+        if request is None or request.state is not RequestState.RUNNING:
+            return None
+        return self._preempt(request)
+
     def _preempt(self, victim: Request) -> int:
-        """Take the victim's blocks and put it at the head of the queue; tokens lost."""
         lost = victim.num_computed_tokens
         self.running.remove(victim)
         self._release_blocks(victim)
         victim.num_computed_tokens = 0
         victim.num_preemptions += 1
         victim.state = RequestState.WAITING
-        self.waiting.appendleft(victim)
+        insort(self.waiting, victim, key=self.policy.rank)
         return lost
 
     def commit(self, plan: StepPlan, result: StepResult) -> tuple[list[Request], list[Request]]:
@@ -188,6 +328,7 @@ class Scheduler:
             request.num_computed_tokens += sequence.num_tokens
             if not sequence.samples:
                 continue
+            keep_full_blocks(request, self.pool)
             token_id = sampled[sequence.request_id]
             request.output_token_ids.append(token_id)
             produced.append(request)
@@ -198,8 +339,9 @@ class Scheduler:
         return produced, finished
 
     def _release_blocks(self, request: Request) -> None:
-        self.pool.release(request.block_table)
+        self.pool.release(reversed(request.block_table))
         request.block_table = []
+        request.chain = PrefixChain()
 
     def check_integrity(self) -> None:
         """For tests after each operation: blocks conserved, states and queues consistent.
@@ -207,31 +349,24 @@ class Scheduler:
         Raises:
             AssertionError: something does not add up.
         """
-        live: Iterable[Request] = self._requests.values()
-        self.pool.check_integrity(request.block_table for request in live)
-        if len(self._requests) != len(self.running) + len(self.waiting):
+        self.pool.check_integrity(request.block_table for request in self._requests.values())
+        if sorted(self._requests) != sorted(r.request_id for r in [*self.running, *self.waiting]):
             raise AssertionError("a request is in no queue, or in two")
+        for queue in (self.running, self.waiting):
+            if queue != sorted(queue, key=self.policy.rank):
+                raise AssertionError("a queue is not in the order of rank")
         for request in self.waiting:
-            if request.block_table or request.num_computed_tokens:
+            if request.block_table or request.num_computed_tokens or request.chain.num_blocks:
                 raise AssertionError("a waiting request holds blocks")
         for request in self.running:
-            capacity = len(request.block_table) * self.pool.block_size
-            if not 0 <= request.num_computed_tokens <= min(capacity, request.num_known_tokens):
-                raise AssertionError("a request computed more than it knows or has room for")
-
-
-def _schedule(request: Request, num_new: int) -> ScheduledSequence:
-    start = request.num_computed_tokens
-    end = start + num_new
-    decodes = num_new == 1 and start >= request.num_prompt_tokens
-    return ScheduledSequence(
-        request_id=request.request_id,
-        phase=Phase.DECODE if decodes else Phase.PREFILL,
-        start=start,
-        token_ids=request.known_slice(start, end),
-        block_table=request.block_table,
-        samples=end == request.num_known_tokens,
-    )
+            computed = request.num_computed_tokens
+            next_block, _ = divmod(computed, self.pool.block_size)
+            if not 0 <= computed < request.num_known_tokens:
+                raise AssertionError("a request computed more than it knows")
+            if computed > len(request.block_table) * self.pool.block_size:
+                raise AssertionError("a request computed more than it has room for")
+            if not all(map(self.pool.is_exclusive, request.block_table[next_block:])):
+                raise AssertionError("a request is about to write into a block that it shares")
 
 
 def _end_of(request: Request, token_id: int) -> FinishReason | None:

@@ -1,0 +1,100 @@
+"""How much may be taken in and run at once, for everybody together and for one session."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from engine.errors import NeverFits, QueueFull
+from engine.scheduling.blocks import BlockPool, blocks_for
+from engine.scheduling.request import Request, RequestState
+
+
+@dataclass(frozen=True, slots=True)
+class SchedulerLimits:
+    """``max_step_tokens`` is the token budget of a step, ``max_context`` the model's own limit.
+
+    Limits per session are off at None; requests without a session share one. A session may have
+    ``max_session_waiting`` requests beyond those for which a place to run is free, and block tables
+    of ``max_session_kv_blocks`` in all; a block that two of its requests share counts twice.
+    """
+
+    max_running: int = 32
+    max_waiting: int = 64
+    max_step_tokens: int = 2048
+    max_context: int = 8192
+    max_session_running: int | None = None
+    max_session_waiting: int | None = None
+    max_session_kv_blocks: int | None = None
+
+
+def check_fits(request: Request, limits: SchedulerLimits, pool: BlockPool) -> None:
+    """Refuse what could not run even if it had everything for itself.
+
+    Raises:
+        NeverFits: prompt and answer exceed the context, the whole cache or the session's share.
+    """
+    total = request.max_total_tokens
+    if total > limits.max_context:
+        raise NeverFits(
+            f"{request.num_prompt_tokens} prompt tokens and {request.max_tokens} more exceed "
+            f"the context of {limits.max_context}; shorten the prompt or the answer",
+            field="max_tokens",
+        )
+    # The last sampled token is never fed back, so its K and V are never stored.
+    needed = blocks_for(total - 1, pool.block_size)
+    if needed > pool.num_blocks:
+        raise NeverFits(
+            f"{total} tokens need {needed} KV blocks and the cache has "
+            f"{pool.num_blocks}; shorten the prompt or the answer",
+            field="max_tokens",
+        )
+    share = limits.max_session_kv_blocks
+    if share is not None and needed > share:
+        raise NeverFits(
+            f"{total} tokens need {needed} KV blocks and a session may have {share}; "
+            "shorten the prompt or the answer",
+            field="max_tokens",
+        )
+
+
+def check_room(
+    session_id: str, num_new: int, limits: SchedulerLimits, live: Collection[Request]
+) -> None:
+    """Refuse requests of a session when too many are here already.
+
+    Raises:
+        QueueFull: as many requests as allowed are here, of all sessions or of this one.
+    """
+    if len(live) + num_new > limits.max_running + limits.max_waiting:
+        waiting = sum(request.state is RequestState.WAITING for request in live)
+        raise QueueFull(f"{waiting} requests are waiting; try again in a moment")
+    if limits.max_session_waiting is None:
+        return
+    own = [request for request in live if request.session_id == session_id]
+    own_running = sum(request.state is RequestState.RUNNING for request in own)
+    places = limits.max_running - sum(request.state is RequestState.RUNNING for request in live)
+    if limits.max_session_running is not None:
+        places = min(places, limits.max_session_running - own_running)
+    waiting = len(own) - own_running
+    if waiting + num_new > max(places, 0) + limits.max_session_waiting:
+        raise QueueFull(f"{waiting} of your requests are waiting; let one of them finish first")
+
+
+def session_has_room(
+    request: Request, limits: SchedulerLimits, running: Collection[Request], block_size: int
+) -> bool:
+    """Whether the limits of its session let a waiting request start."""
+    if limits.max_session_running is None and limits.max_session_kv_blocks is None:
+        return True
+    own = [other for other in running if other.session_id == request.session_id]
+    if limits.max_session_running is not None and len(own) >= limits.max_session_running:
+        return False
+    needed = blocks_for(request.num_known_tokens, block_size)
+    return not exceeds_share(needed, limits, own)
+
+
+def exceeds_share(num_new: int, limits: SchedulerLimits, own: Collection[Request]) -> bool:
+    """Whether so many more blocks are too many for a session with these running requests."""
+    share = limits.max_session_kv_blocks
+    return share is not None and num_new + sum(len(r.block_table) for r in own) > share
