@@ -104,10 +104,12 @@ class TorchExecutor:
         where the parts run on after the call that started them.
 
         Raises:
-            StepFailed: the model's numbers overflowed. The KV blocks of the plan are cleared, so
-                that their next owners do not inherit NaN.
+            StepFailed: the model's numbers overflowed. The KV blocks of the plan that hold such
+                numbers are cleared, so that their next owners do not inherit NaN. Blocks that a
+                request shares with others are finite, and keep their contents.
         """
         watch = _StopWatch()
+        self._cache.copy_blocks(plan.copies)
         batch = build_batch(plan, self._cache)
         logits_nv = self._transformer.logits(batch, self._cache, watch.stage_done)
         try:
@@ -118,7 +120,8 @@ class TorchExecutor:
                 [sequence.start + sequence.num_tokens for sequence in batch.sampled],
             )
         except StepFailed:
-            self._cache.zero(block for s in plan.sequences for block in s.block_table)
+            blocks = (block for s in plan.sequences for block in s.block_table)
+            self._cache.zero(self._cache.not_finite(blocks))
             raise
         if not choices and self.device == "cuda":
             # Reading the choices waits for the GPU; with none to read, the step would seem to end

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from engine.scheduling.plan import Phase, SequenceShape
 from engine.scheduling.request import FinishReason
@@ -42,8 +43,7 @@ class RequestStarted:
     forked_tokens: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class SequenceStep:
+class SequenceStep(NamedTuple):
     """One request's part in a step. ``kv_blocks`` is the length of its block table after it."""
 
     request_id: str

@@ -206,10 +206,12 @@ class SchedulingLoop:
         )
         logprobs = {sample.request_id: sample.logprob for sample in result.samples}
         for request in produced:
-            index = len(request.output_token_ids) - 1
-            token_id = request.output_token_ids[index]
-            logprob = logprobs[request.request_id]
-            self.emit(TokenProduced(end, request.request_id, index, token_id, logprob))
+            request_id = request.request_id
+            output = request.output_token_ids
+            token = TokenProduced(
+                end, request_id, len(output) - 1, output[-1], logprobs[request_id]
+            )
+            self.emit(token)
         for request in finished:
             self._tell_finished(request)
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
+from typing import NamedTuple
 
 
 class Phase(StrEnum):
@@ -16,8 +17,7 @@ class Phase(StrEnum):
     MIXED = "mixed"
 
 
-@dataclass(frozen=True, slots=True)
-class SequenceShape:
+class SequenceShape(NamedTuple):
     """The integers of one sequence in one step: all that a cost model needs to know.
 
     ``prefix_tokens``: positions already in the KV cache. ``new_tokens``: positions computed in
@@ -29,8 +29,7 @@ class SequenceShape:
     samples: bool
 
 
-@dataclass(frozen=True, slots=True)
-class ScheduledSequence:
+class ScheduledSequence(NamedTuple):
     """One sequence of a step, with what an executor needs to run it.
 
     ``token_ids`` are the known tokens at positions ``start`` to ``start + len(token_ids)``;
@@ -80,8 +79,7 @@ class StepPlan:
         return tuple([sequence.shape for sequence in self.sequences])
 
 
-@dataclass(frozen=True, slots=True)
-class Sample:
+class Sample(NamedTuple):
     """The token that a sequence produced. ``logprob`` is the natural logarithm of the model's own
     probability, before temperature or truncation; NaN where no distribution exists (a simulation).
     """

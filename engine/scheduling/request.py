@@ -87,8 +87,9 @@ class Request:
     def known_slice(self, start: int, stop: int) -> Sequence[int]:
         """Token ids at positions ``start`` to ``stop``, across prompt and output."""
         prompt = self.prompt_token_ids
-        if stop <= len(prompt):
+        length = len(prompt)
+        if start >= length:
+            return self.output_token_ids[start - length : stop - length]
+        if stop <= length:
             return prompt[start:stop]
-        if start >= len(prompt):
-            return self.output_token_ids[start - len(prompt) : stop - len(prompt)]
-        return [*prompt[start:], *self.output_token_ids[: stop - len(prompt)]]
+        return [*prompt[start:], *self.output_token_ids[: stop - length]]

@@ -184,16 +184,16 @@ class Scheduler:
         index = 0
         while index < len(running) and draft.budget > 0:
             request = running[index]
+            start = request.num_computed_tokens
             if allotted is None:
-                num_new = min(request.num_pending_tokens, draft.budget)
+                end = min(request.num_known_tokens, start + draft.budget)
             else:
-                num_new = allotted[request.request_id]
-            end = request.num_computed_tokens + num_new
+                end = start + allotted[request.request_id]
             if end > len(request.block_table) * size and not self._grow(request, end, draft):
                 continue
             index += 1
-            if num_new:
-                self._schedule(request, num_new, draft)
+            if end > start:
+                self._schedule(request, start, end, draft)
 
     def _allot(self, budget: int) -> dict[str, int]:
         """Tokens of the step for each running request, by turn."""
@@ -233,11 +233,12 @@ class Scheduler:
         if missing > self.pool.num_available - sum(map(self.pool.is_idle, shared)):
             return False
         self.waiting.remove(request)
-        num_new = min(request.num_known_tokens - taken.num_tokens, draft.budget)
+        start = taken.num_tokens
+        end = min(request.num_known_tokens, start + draft.budget)
         self.pool.share(shared)
-        count = blocks_for(taken.num_tokens + num_new, size) - len(shared)
+        count = blocks_for(end, size) - len(shared)
         request.block_table = [*shared, *self.pool.allocate(count)]
-        request.num_computed_tokens = taken.num_tokens
+        request.num_computed_tokens = start
         request.chain = taken.chain
         request.state = RequestState.RUNNING
         insort(self.running, request, key=self.policy.rank)
@@ -245,21 +246,20 @@ class Scheduler:
             # Its source may itself be filled by a copy of this step: then both have one source.
             source = draft.copies.get(taken.copied, taken.copied)
             draft.copies[request.block_table[len(shared)]] = source
-        forked = taken.num_tokens if taken.forked else 0
-        draft.started.append(Started(request, taken.num_tokens - forked, forked))
-        self._schedule(request, num_new, draft)
+        forked = start if taken.forked else 0
+        draft.started.append(Started(request, start - forked, forked))
+        self._schedule(request, start, end, draft)
         return True
 
-    def _schedule(self, request: Request, num_new: int, draft: _Draft) -> None:
-        start = request.num_computed_tokens
-        end = start + num_new
+    def _schedule(self, request: Request, start: int, end: int, draft: _Draft) -> None:
+        num_new = end - start
         if not self.policy.turn_is_rank:
             new_to_it = end - max(start, request.num_served_tokens)
             if new_to_it > 0:
                 request.num_served_tokens = end
                 self.policy.served(request, new_to_it)
         draft.budget -= num_new
-        decodes = num_new == 1 and start >= request.num_prompt_tokens
+        decodes = num_new == 1 and start >= len(request.prompt_token_ids)
         draft.sequences.append(
             ScheduledSequence(
                 request.request_id,
@@ -319,16 +319,18 @@ class Scheduler:
         by a stop token or by length.
         """
         sampled = {sample.request_id: sample.token_id for sample in result.samples}
+        caches = self.pool.prefix_cache is not None
         produced: list[Request] = []
         finished: list[Request] = []
         for sequence in plan.sequences:
             request = self._requests.get(sequence.request_id)
             if request is None:  # finished between plan and commit
                 continue
-            request.num_computed_tokens += sequence.num_tokens
+            request.num_computed_tokens += len(sequence.token_ids)
             if not sequence.samples:
                 continue
-            keep_full_blocks(request, self.pool)
+            if caches:
+                keep_full_blocks(request, self.pool)
             token_id = sampled[sequence.request_id]
             request.output_token_ids.append(token_id)
             produced.append(request)

@@ -9,7 +9,7 @@ so a run of consecutive blocks is read as a view, and a head is one matrix for t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -178,18 +178,42 @@ class PagedKVCache:
         out = self._scratch[:needed].view(-1, width)
         return torch.index_select(self._rows[layer], 0, rows, out=out)
 
+    # ── whole blocks ─────────────────────────────────────────────────────────────────────────
+
+    def copy_blocks(self, copies: Sequence[tuple[int, int]]) -> None:
+        """Copy the contents of blocks, given as pairs (source, target).
+
+        No block may be a source and a target at once, nor a target twice.
+        """
+        if not copies:
+            return
+        sources, targets = torch.tensor(copies, device=self.device).unbind(1)
+        for blocks_phnsd in self._by_block():
+            blocks_phnsd.index_copy_(2, targets, blocks_phnsd.index_select(2, sources))
+
+    def not_finite(self, blocks: Iterable[int]) -> list[int]:
+        """Those of these blocks that hold a NaN or an infinity, in order."""
+        ids = torch.tensor(sorted(set(blocks)), device=self.device)
+        finite_n = torch.ones(len(ids), dtype=torch.bool, device=self.device)
+        for blocks_phnsd in self._by_block():
+            finite_n &= blocks_phnsd.index_select(2, ids).isfinite().all(4).all(3).all(1).all(0)
+        return ids[~finite_n].tolist()
+
     def zero(self, blocks: Iterable[int]) -> None:
         """Make the contents of these blocks finite again, after a computation that was not.
 
         A padded read multiplies what lies beyond a sequence's end by 0, and 0 · NaN is NaN: one
         request's overflow would reach the next owner of its blocks.
         """
-        ids = torch.tensor(sorted(set(blocks)), device=self.device)
+        ids = torch.tensor(sorted(set(blocks)), dtype=torch.int64, device=self.device)
+        for blocks_phnsd in self._by_block():
+            blocks_phnsd.index_fill_(2, ids, 0.0)
+
+    def _by_block(self) -> Iterator[Tensor]:
+        """Each layer as ``[p, h, n, s, d]``: n blocks of s slots."""
+        shape = (KEYS_AND_VALUES, self.num_kv_heads, self.num_blocks, self.block_size)
         for layer_phsd in self._layers_phsd:
-            blocks_view = layer_phsd.view(
-                KEYS_AND_VALUES, self.num_kv_heads, self.num_blocks, self.block_size, self.head_dim
-            )
-            blocks_view.index_fill_(2, ids, 0.0)
+            yield layer_phsd.view(*shape, self.head_dim)
 
 
 def _zeros(shape: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> Tensor:

@@ -6,11 +6,14 @@ block to two requests or forgets to recompute one changes the tokens and so fail
 
 from __future__ import annotations
 
-from engine.scheduling.events import Event
+from engine.scheduling.blocks import BlockPool
+from engine.scheduling.events import Event, TokenProduced
 from engine.scheduling.loop import SchedulingLoop, VirtualClock
 from engine.scheduling.plan import Sample, StepPlan, StepResult
+from engine.scheduling.policies import Policy
+from engine.scheduling.prefix_cache import PrefixCache
 from engine.scheduling.request import Request
-from engine.scheduling.scheduler import BlockPool, Scheduler, SchedulerLimits
+from engine.scheduling.scheduler import Scheduler, SchedulerLimits
 
 VOCABULARY = 97
 
@@ -44,6 +47,11 @@ class FakeExecutor:
         if plan.step == self.fail_at:
             raise RuntimeError("the device is gone")
         samples: list[Sample] = []
+        for source, target in plan.copies:
+            for offset in range(self.block_size):
+                slot = source * self.block_size + offset
+                if slot in self.slots:
+                    self.slots[target * self.block_size + offset] = self.slots[slot]
         for sequence in plan.sequences:
             for offset, token in enumerate(sequence.token_ids):
                 self.slots[self._slot(sequence.block_table, sequence.start + offset)] = token
@@ -63,12 +71,27 @@ class FakeExecutor:
 
 
 def make_loop(
-    *, num_blocks: int = 64, block_size: int = 4, limits: SchedulerLimits | None = None
+    *,
+    num_blocks: int = 64,
+    block_size: int = 4,
+    limits: SchedulerLimits | None = None,
+    policy: Policy | None = None,
+    prefix_cache: PrefixCache | None = None,
 ) -> tuple[SchedulingLoop, FakeExecutor, list[Event]]:
     events: list[Event] = []
     executor = FakeExecutor(block_size)
-    scheduler = Scheduler(BlockPool(num_blocks, block_size), limits or SchedulerLimits())
+    pool = BlockPool(num_blocks, block_size, prefix_cache=prefix_cache)
+    scheduler = Scheduler(pool, limits or SchedulerLimits(), policy)
     return SchedulingLoop(scheduler, executor, VirtualClock(), events.append), executor, events
+
+
+def run_to_end(loop: SchedulingLoop, steps: int = 10_000) -> None:
+    for _ in range(steps):
+        if not loop.has_work:
+            return
+        loop.step()
+        loop.scheduler.check_integrity()
+    raise AssertionError("the loop did not come to an end")
 
 
 def make_request(name: str, prompt: list[int], max_tokens: int, **options: object) -> Request:
@@ -76,8 +99,6 @@ def make_request(name: str, prompt: list[int], max_tokens: int, **options: objec
 
 
 def outputs_of(events: list[Event]) -> dict[str, list[int]]:
-    from engine.scheduling.events import TokenProduced
-
     outputs: dict[str, list[int]] = {}
     for event in events:
         if isinstance(event, TokenProduced):

@@ -17,16 +17,13 @@ from engine.scheduling.latency import LatencyRecorder
 from engine.scheduling.plan import Phase
 from engine.scheduling.request import FinishReason
 from engine.scheduling.scheduler import SchedulerLimits
-from tests.engine.scheduling.fakes import expected_output, make_loop, make_request, outputs_of
-
-
-def run_to_end(loop, steps=10_000):
-    for _ in range(steps):
-        if not loop.has_work:
-            return
-        loop.step()
-        loop.scheduler.check_integrity()
-    raise AssertionError("the loop did not come to an end")
+from tests.engine.scheduling.fakes import (
+    expected_output,
+    make_loop,
+    make_request,
+    outputs_of,
+    run_to_end,
+)
 
 
 def test_one_request_prefills_once_and_then_decodes():
