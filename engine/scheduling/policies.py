@@ -9,9 +9,10 @@ all; it may change with what was served. None of them takes a place from a runni
 from __future__ import annotations
 
 from collections.abc import Iterable
+from heapq import heapify, heappop, heappush
 from typing import Protocol
 
-from engine.scheduling.request import Request
+from engine.scheduling.request import Request, RequestState
 
 Order = tuple[int, ...]
 """Smaller goes first."""
@@ -31,7 +32,10 @@ class Policy(Protocol):
         ...
 
     def served(self, request: Request, num_tokens: int) -> None:
-        """A request is about to have so many more of its tokens computed."""
+        """So many more of a request's positions are going to be computed.
+
+        Told of a policy whose turns can change; of another, only when a request starts.
+        """
         ...
 
 
@@ -122,3 +126,34 @@ POLICIES: dict[str, type[FirstCome | ByPriority | ShortestFirst | FairBySession]
     "fair": FairBySession,
 }
 """By the names that settings and pages use."""
+
+
+def charge(request: Request, start: int, end: int, policy: Policy) -> None:
+    """Tell the policy of those of these positions that are computed for the first time."""
+    new = end - max(start, request.num_served_tokens)
+    if new > 0:
+        request.num_served_tokens = end
+        policy.served(request, new)
+
+
+def allot(contenders: Iterable[Request], budget: int, policy: Policy) -> dict[str, int]:
+    """Tokens of a step by request, given out by turn, which changes with every share.
+
+    What falls to a request that is still waiting is not charged: it has yet to start.
+    """
+    turns = [(policy.turn(request), request) for request in contenders]
+    allotted = dict.fromkeys([request.request_id for _, request in turns], 0)
+    heapify(turns)
+    while turns and budget > 0:
+        turn, request = heappop(turns)
+        now = policy.turn(request)
+        if now != turn:  # its session was served since: another may come before it
+            heappush(turns, (now, request))
+            continue
+        start = request.num_computed_tokens
+        num_new = min(request.num_pending_tokens, budget)
+        allotted[request.request_id] = num_new
+        budget -= num_new
+        if request.state is RequestState.RUNNING:
+            charge(request, start, start + num_new, policy)
+    return allotted

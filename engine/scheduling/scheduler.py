@@ -10,10 +10,10 @@ before whom is the policy's word: by default, whoever came first.
 from __future__ import annotations
 
 from bisect import bisect_right, insort
-from dataclasses import dataclass, field
 
 from engine.errors import InvalidRequest
 from engine.scheduling.blocks import BlockPool, blocks_for
+from engine.scheduling.integrity import check_queues, check_running
 from engine.scheduling.limits import (
     SchedulerLimits,
     check_fits,
@@ -21,40 +21,12 @@ from engine.scheduling.limits import (
     exceeds_share,
     session_has_room,
 )
-from engine.scheduling.plan import Phase, ScheduledSequence, StepPlan, StepResult
-from engine.scheduling.policies import FirstCome, Policy
+from engine.scheduling.plan import StepPlan, StepResult
+from engine.scheduling.planning import Draft, Planned, Started
+from engine.scheduling.policies import FirstCome, Policy, allot, charge
 from engine.scheduling.prefix_cache import PrefixChain
 from engine.scheduling.request import FinishReason, Request, RequestState
-from engine.scheduling.sharing import keep_full_blocks, must_wait_for_fork, take_over
-
-
-@dataclass(frozen=True, slots=True)
-class Started:
-    """A request that joins the next step, and the positions that it need not compute."""
-
-    request: Request
-    cached_tokens: int
-    forked_tokens: int
-
-
-@dataclass(frozen=True, slots=True)
-class Planned:
-    """A plan with the changes of state that planning it made."""
-
-    plan: StepPlan | None
-    started: tuple[Started, ...]
-    preempted: tuple[tuple[Request, int], ...]
-
-
-@dataclass(slots=True)
-class _Draft:
-    """A plan in the making. ``copies`` are sources by their targets."""
-
-    budget: int
-    sequences: list[ScheduledSequence] = field(default_factory=list[ScheduledSequence])
-    copies: dict[int, int] = field(default_factory=dict[int, int])
-    started: list[Started] = field(default_factory=list[Started])
-    preempted: list[tuple[Request, int]] = field(default_factory=list[tuple[Request, int]])
+from engine.scheduling.sharing import TakenOver, keep_full_blocks, must_wait_for_fork, take_over
 
 
 class Scheduler:
@@ -165,19 +137,16 @@ class Scheduler:
 
     def plan(self) -> Planned:
         """Choose the next step. ``plan`` is None when nothing can run."""
-        draft = _Draft(self.limits.max_step_tokens)
+        draft = Draft(self.limits.max_step_tokens)
         self._continue_running(draft)
         # Blocks were short a moment ago: letting someone in now would only push others out.
         if not draft.preempted:
             self._start_waiting(draft)
-        plan = None
         if draft.sequences:
             self._step += 1
-            copies = tuple((source, target) for target, source in draft.copies.items())
-            plan = StepPlan(self._step, tuple(draft.sequences), copies)
-        return Planned(plan, tuple(draft.started), tuple(draft.preempted))
+        return draft.finish(self._step)
 
-    def _continue_running(self, draft: _Draft) -> None:
+    def _continue_running(self, draft: Draft) -> None:
         size = self.pool.block_size
         running = self.running
         allotted = None if self.policy.turn_is_rank else self._allot(draft.budget)
@@ -193,18 +162,21 @@ class Scheduler:
                 continue
             index += 1
             if end > start:
-                self._schedule(request, start, end, draft)
+                draft.schedule(request, start, end)
 
     def _allot(self, budget: int) -> dict[str, int]:
-        """Tokens of the step for each running request, by turn."""
-        allotted: dict[str, int] = {}
-        for request in sorted(self.running, key=self.policy.turn):
-            num_new = min(request.num_pending_tokens, budget)
-            allotted[request.request_id] = num_new
-            budget -= num_new
-        return allotted
+        """Tokens of the step for each running request, by turn, which changes with every share.
 
-    def _start_waiting(self, draft: _Draft) -> None:
+        If it is a waiting request's turn before the budget is spent, its tokens are left over.
+        """
+        contenders = list(self.running)
+        if len(self.running) < self.limits.max_running:
+            candidate = self._next_waiting()
+            if candidate is not None and self._room_for(candidate) is not None:
+                contenders.append(candidate)
+        return allot(contenders, budget, self.policy)
+
+    def _start_waiting(self, draft: Draft) -> None:
         while draft.budget > 0 and len(self.running) < self.limits.max_running:
             request = self._next_waiting()
             # Nobody passes by one that does not fit yet, or a long prompt might wait for ever.
@@ -223,55 +195,41 @@ class Scheduler:
             return next(ready, None)
         return min(ready, key=self.policy.turn, default=None)
 
-    def _start(self, request: Request, draft: _Draft) -> bool:
+    def _start(self, request: Request, draft: Draft) -> bool:
         """Move a request from the queue into the step; False if there are too few blocks."""
-        size = self.pool.block_size
-        taken = take_over(request, self.pool)
-        shared = taken.blocks
-        # The whole known text must fit, or a long prompt would start only to be preempted.
-        missing = blocks_for(request.num_known_tokens, size) - len(shared)
-        if missing > self.pool.num_available - sum(map(self.pool.is_idle, shared)):
+        taken = self._room_for(request)
+        if taken is None:
             return False
+        shared = taken.blocks
         self.waiting.remove(request)
         start = taken.num_tokens
         end = min(request.num_known_tokens, start + draft.budget)
         self.pool.share(shared)
-        count = blocks_for(end, size) - len(shared)
+        count = blocks_for(end, self.pool.block_size) - len(shared)
         request.block_table = [*shared, *self.pool.allocate(count)]
         request.num_computed_tokens = start
         request.chain = taken.chain
         request.state = RequestState.RUNNING
         insort(self.running, request, key=self.policy.rank)
         if taken.copied is not None:
-            # Its source may itself be filled by a copy of this step: then both have one source.
-            source = draft.copies.get(taken.copied, taken.copied)
-            draft.copies[request.block_table[len(shared)]] = source
+            draft.copy(taken.copied, request.block_table[len(shared)])
         forked = start if taken.forked else 0
         draft.started.append(Started(request, start - forked, forked))
-        self._schedule(request, start, end, draft)
+        charge(request, start, end, self.policy)
+        draft.schedule(request, start, end)
         return True
 
-    def _schedule(self, request: Request, start: int, end: int, draft: _Draft) -> None:
-        num_new = end - start
-        if not self.policy.turn_is_rank:
-            new_to_it = end - max(start, request.num_served_tokens)
-            if new_to_it > 0:
-                request.num_served_tokens = end
-                self.policy.served(request, new_to_it)
-        draft.budget -= num_new
-        decodes = num_new == 1 and start >= len(request.prompt_token_ids)
-        draft.sequences.append(
-            ScheduledSequence(
-                request.request_id,
-                Phase.DECODE if decodes else Phase.PREFILL,
-                start,
-                request.known_slice(start, end),
-                request.block_table,
-                end == request.num_known_tokens,
-            )
-        )
+    def _room_for(self, request: Request) -> TakenOver | None:
+        """What a waiting request would start with; None if there are too few blocks for it.
 
-    def _grow(self, request: Request, num_tokens: int, draft: _Draft) -> bool:
+        The whole known text must fit, or a long prompt would start only to be preempted.
+        """
+        taken = take_over(request, self.pool)
+        missing = blocks_for(request.num_known_tokens, self.pool.block_size) - len(taken.blocks)
+        idle = sum(map(self.pool.is_idle, taken.blocks))
+        return taken if missing <= self.pool.num_available - idle else None
+
+    def _grow(self, request: Request, num_tokens: int, draft: Draft) -> bool:
         """Grow the block table to ``num_tokens``; False if the request itself had to yield."""
         missing = blocks_for(num_tokens, self.pool.block_size) - len(request.block_table)
         while (victim := self._who_yields(request, missing)) is not None:
@@ -354,21 +312,9 @@ class Scheduler:
         self.pool.check_integrity(request.block_table for request in self._requests.values())
         if sorted(self._requests) != sorted(r.request_id for r in [*self.running, *self.waiting]):
             raise AssertionError("a request is in no queue, or in two")
-        for queue in (self.running, self.waiting):
-            if queue != sorted(queue, key=self.policy.rank):
-                raise AssertionError("a queue is not in the order of rank")
-        for request in self.waiting:
-            if request.block_table or request.num_computed_tokens or request.chain.num_blocks:
-                raise AssertionError("a waiting request holds blocks")
+        check_queues(self.waiting, self.running, self.policy.rank)
         for request in self.running:
-            computed = request.num_computed_tokens
-            next_block, _ = divmod(computed, self.pool.block_size)
-            if not 0 <= computed < request.num_known_tokens:
-                raise AssertionError("a request computed more than it knows")
-            if computed > len(request.block_table) * self.pool.block_size:
-                raise AssertionError("a request computed more than it has room for")
-            if not all(map(self.pool.is_exclusive, request.block_table[next_block:])):
-                raise AssertionError("a request is about to write into a block that it shares")
+            check_running(request, self.pool)
 
 
 def _end_of(request: Request, token_id: int) -> FinishReason | None:
