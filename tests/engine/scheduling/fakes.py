@@ -6,6 +6,8 @@ block to two requests or forgets to recompute one changes the tokens and so fail
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from engine.scheduling.blocks import BlockPool
 from engine.scheduling.events import Event, TokenProduced
 from engine.scheduling.loop import SchedulingLoop, VirtualClock
@@ -42,9 +44,10 @@ class FakeExecutor:
         self.slots: dict[int, int] = {}
         self.released: list[str] = []
         self.fail_at: int | None = None
+        self.fail_next = False
 
     def execute(self, plan: StepPlan) -> StepResult:
-        if plan.step == self.fail_at:
+        if plan.step == self.fail_at or self.fail_next:
             raise RuntimeError("the device is gone")
         samples: list[Sample] = []
         for source, target in plan.copies:
@@ -68,6 +71,31 @@ class FakeExecutor:
     def _slot(self, table: object, position: int) -> int:
         block = table[position // self.block_size]  # type: ignore[index]
         return int(block) * self.block_size + position % self.block_size
+
+
+def taste(request_id: str) -> int:
+    """What a seed is to a real request: without it, all samples of a prompt would be the same."""
+    return sum(map(ord, request_id))
+
+
+def personal_output(request_id: str, prompt: list[int], count: int) -> list[int]:
+    """What a request of that name must say: the slow way."""
+    text = list(prompt)
+    for _ in range(count):
+        text.append((next_token(text) + taste(request_id)) % VOCABULARY)
+    return text[len(prompt) :]
+
+
+class PersonalExecutor(FakeExecutor):
+    """Every request has a taste of its own, so that forks of one text go different ways."""
+
+    def execute(self, plan: StepPlan) -> StepResult:
+        result = super().execute(plan)
+        samples = tuple(
+            Sample(s.request_id, (s.token_id + taste(s.request_id)) % VOCABULARY, s.logprob)
+            for s in result.samples
+        )
+        return StepResult(samples, duration=result.duration)
 
 
 def make_loop(
@@ -98,10 +126,12 @@ def make_request(name: str, prompt: list[int], max_tokens: int, **options: objec
     return Request(name, prompt, max_tokens, **options)  # type: ignore[arg-type]
 
 
-def outputs_of(events: list[Event]) -> dict[str, list[int]]:
+def outputs_of(events: list[Event], said: Mapping[str, int] | None = None) -> dict[str, list[int]]:
+    """Tokens by request. ``said``: how many a fork had taken over, which are not told again."""
     outputs: dict[str, list[int]] = {}
     for event in events:
         if isinstance(event, TokenProduced):
-            assert event.index == len(outputs.setdefault(event.request_id, []))
-            outputs[event.request_id].append(event.token_id)
+            output = outputs.setdefault(event.request_id, [])
+            assert event.index == len(output) + (said or {}).get(event.request_id, 0)
+            output.append(event.token_id)
     return outputs

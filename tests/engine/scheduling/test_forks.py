@@ -12,52 +12,33 @@ from engine.scheduling.events import (
     StepCompleted,
     TokenProduced,
 )
-from engine.scheduling.plan import Sample, StepResult
 from engine.scheduling.scheduler import SchedulerLimits
 from tests.engine.scheduling.fakes import (
+    PersonalExecutor,
     expected_output,
     make_loop,
     make_request,
     outputs_of,
+    personal_output,
     run_to_end,
 )
 
 
-def personal(loop, executor):
-    """Give each request a taste of its own, as a seed does: forks then go different ways."""
-    plain = executor.execute
-
-    def execute(plan):
-        result = plain(plan)
-        return StepResult(
-            tuple(
-                Sample(s.request_id, (s.token_id + sum(map(ord, s.request_id))) % 97, s.logprob)
-                for s in result.samples
-            ),
-            duration=result.duration,
-        )
-
-    loop.executor.execute = execute
-
-
-def alone(name, prompt, count):
-    loop, executor, events = make_loop()
-    personal(loop, executor)
-    loop.add(make_request(name, prompt, count))
-    run_to_end(loop)
-    return outputs_of(events)[name]
+def personal_loop():
+    loop, _, events = make_loop(block_size=4)
+    loop.executor = PersonalExecutor(4)
+    return loop, events
 
 
 @pytest.mark.parametrize("length", [1, 3, 4, 5, 8, 9, 11])
 def test_samples_compute_the_prompt_once_and_then_go_their_own_ways(length):
-    loop, executor, events = make_loop(block_size=4)
-    personal(loop, executor)
+    loop, events = personal_loop()
     prompt = list(range(length))
     names = ["a", "b", "c", "d"]
     loop.add(make_request("a", prompt, 9), sample_ids=names[1:])
     run_to_end(loop)
     outputs = outputs_of(events)
-    assert outputs == {name: alone(name, prompt, 9) for name in names}
+    assert outputs == {name: personal_output(name, prompt, 9) for name in names}
     assert len({tuple(output) for output in outputs.values()}) == 4
     prefills = sum(
         s.shape.new_tokens
@@ -102,22 +83,21 @@ def test_copies_are_told_once():
 
 
 def test_a_fork_in_the_middle_of_an_answer_keeps_what_was_said():
-    loop, executor, events = make_loop(block_size=4)
-    personal(loop, executor)
+    loop, events = personal_loop()
     prompt = [5, 3, 1]
     loop.add(make_request("a", prompt, 12))
     for _ in range(6):
         loop.step()
     loop.fork("a", "b")
     run_to_end(loop)
-    said = alone("a", prompt, 12)
+    said = personal_output("a", prompt, 12)
     assert outputs_of([e for e in events if getattr(e, "request_id", "") == "a"])["a"] == said
     own = [e for e in events if isinstance(e, TokenProduced) and e.request_id == "b"]
     assert [event.index for event in own] == list(range(6, 12))
     started = [e for e in events if isinstance(e, RequestStarted)]
     assert [event.forked_tokens for event in started] == [0, 8]
     # What it says is what it would say if it were given that much of the answer as its prompt.
-    assert [e.token_id for e in own] == alone("b", [*prompt, *said[:6]], 6)
+    assert [e.token_id for e in own] == personal_output("b", [*prompt, *said[:6]], 6)
     ends = {e.request_id: e.completion_tokens for e in events if isinstance(e, RequestFinished)}
     assert ends == {"a": 12, "b": 12}
     queued = [(e.request_id, e.forked_from) for e in events if isinstance(e, RequestQueued)]
@@ -125,21 +105,19 @@ def test_a_fork_in_the_middle_of_an_answer_keeps_what_was_said():
 
 
 def test_a_fork_of_a_fork_that_starts_in_the_same_step_has_one_source():
-    loop, executor, events = make_loop(block_size=4)
-    personal(loop, executor)
+    loop, events = personal_loop()
     loop.add(make_request("a", [1, 2, 3, 4, 5, 6], 6))
     loop.fork("a", "b")
     loop.fork("b", "c")
     run_to_end(loop)
-    assert outputs_of(events) == {n: alone(n, [1, 2, 3, 4, 5, 6], 6) for n in "abc"}
+    assert outputs_of(events) == {n: personal_output(n, [1, 2, 3, 4, 5, 6], 6) for n in "abc"}
     copied = [e.kv_blocks_copied for e in events if isinstance(e, StepCompleted)]
     assert copied[:2] == [0, 2]
 
 
 @pytest.mark.parametrize("end", ["abort", "length", "preempt"])
 def test_a_fork_goes_on_alone_when_its_source_has_no_blocks(end):
-    loop, executor, events = make_loop(block_size=4)
-    personal(loop, executor)
+    loop, events = personal_loop()
     prompt = list(range(10))
     loop.add(make_request("a", prompt, 1 if end == "length" else 7))
     if end == "preempt":
@@ -153,15 +131,14 @@ def test_a_fork_goes_on_alone_when_its_source_has_no_blocks(end):
     ends = {e.request_id for e in events if isinstance(e, RequestFinished)}
     assert ends == {"a", "b"}
     own = [e.token_id for e in events if isinstance(e, TokenProduced) and e.request_id == "b"]
-    said = alone("a", prompt, 7)[:1] if end == "preempt" else []
+    said = personal_output("a", prompt, 7)[:1] if end == "preempt" else []
     length = 1 if end == "length" else 7
-    assert own == alone("b", [*prompt, *said], length - len(said))
+    assert own == personal_output("b", [*prompt, *said], length - len(said))
     assert loop.scheduler.pool.num_free == 64
 
 
 def test_a_fork_outlives_its_source():
-    loop, executor, events = make_loop(block_size=4)
-    personal(loop, executor)
+    loop, events = personal_loop()
     prompt = list(range(10))
     loop.add(make_request("a", prompt, 20), sample_ids=["b"])
     for _ in range(3):
@@ -169,7 +146,7 @@ def test_a_fork_outlives_its_source():
     loop.abort("a")
     loop.scheduler.check_integrity()
     run_to_end(loop)
-    assert outputs_of(events)["b"] == alone("b", prompt, 20)
+    assert outputs_of(events)["b"] == personal_output("b", prompt, 20)
 
 
 def test_forks_wait_while_the_prompt_is_computed_and_others_pass_by():
