@@ -138,9 +138,13 @@ class Scheduler:
     def plan(self) -> Planned:
         """Choose the next step. ``plan`` is None when nothing can run."""
         draft = Draft(self.limits.max_step_tokens)
-        self._continue_running(draft)
+        num_yielded = -1
+        while not draft.sequences and len(draft.preempted) > num_yielded:
+            # A second time only if all tokens had fallen to a request that had to yield.
+            num_yielded = len(draft.preempted)
+            self._continue_running(draft)
         # Blocks were short a moment ago: letting someone in now would only push others out.
-        if not draft.preempted:
+        if not draft.preempted or not draft.sequences:
             self._start_waiting(draft)
         if draft.sequences:
             self._step += 1

@@ -242,6 +242,25 @@ def test_a_small_budget_goes_to_whoever_had_least():
     assert len(outputs_of(events)["single"]) >= 29
 
 
+def test_a_step_is_never_empty_because_the_one_whose_turn_it_was_had_to_yield():
+    limits = SchedulerLimits(max_step_tokens=1)
+    policy = FairBySession()
+    loop, _, events = make_loop(num_blocks=3, block_size=2, limits=limits, policy=policy)
+    loop.add(make_request("a", [1, 2, 3], 3, session_id="a"))
+    loop.add(make_request("b", [4], 4, session_id="b"))
+    a, b = loop.scheduler.get("a"), loop.scheduler.get("b")
+    assert a is not None
+    assert b is not None
+    while (a.num_computed_tokens, b.num_computed_tokens) != (3, 2):
+        assert loop.step()
+    policy._served = {"a": 9, "b": 0}  # so that all goes to b, which has no block for it
+    assert loop.step()
+    assert a.num_computed_tokens == 4
+    assert names(events, RequestPreempted) == ["b"]
+    run_to_end(loop)
+    assert outputs_of(events)["b"] == expected_output([4], 4)
+
+
 def test_an_unknown_order_is_noticed():
     loop, _, _ = make_loop(policy=ByPriority())
     scheduler: Scheduler = loop.scheduler
