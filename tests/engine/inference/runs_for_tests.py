@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 
 import torch
@@ -19,6 +19,7 @@ from engine.scheduling.blocks import BlockPool
 from engine.scheduling.events import Event, TokenProduced
 from engine.scheduling.loop import SchedulingLoop, WallClock
 from engine.scheduling.plan import Phase, ScheduledSequence, StepPlan
+from engine.scheduling.prefix_cache import PrefixCache
 from engine.scheduling.request import Request
 from engine.scheduling.scheduler import Scheduler, SchedulerLimits
 
@@ -76,8 +77,13 @@ def logits(
 class Run:
     """A loop over an executor that keeps what it told."""
 
-    def __init__(self, executor: TorchExecutor, limits: SchedulerLimits | None = None) -> None:
-        pool = BlockPool(executor.num_blocks, executor.block_size)
+    def __init__(
+        self,
+        executor: TorchExecutor,
+        limits: SchedulerLimits | None = None,
+        prefix_cache: PrefixCache | None = None,
+    ) -> None:
+        pool = BlockPool(executor.num_blocks, executor.block_size, prefix_cache=prefix_cache)
         self.events: list[Event] = []
         self.executor = executor
         self.scheduler = Scheduler(pool, limits or SchedulerLimits())
@@ -90,9 +96,13 @@ class Run:
         max_tokens: int,
         params: SamplingParams = GREEDY,
         stop: frozenset[int] = frozenset(),
+        samples: Mapping[str, SamplingParams] | None = None,
     ) -> None:
+        """``samples``: how further samples of the same prompt are to be drawn, by their ids."""
         self.executor.add_request(request_id, params)
-        self.loop.add(Request(request_id, list(prompt), max_tokens, stop))
+        for sample_id, sample_params in (samples or {}).items():
+            self.executor.add_request(sample_id, sample_params)
+        self.loop.add(Request(request_id, list(prompt), max_tokens, stop), list(samples or {}))
 
     def finish(self) -> None:
         while self.loop.step():
