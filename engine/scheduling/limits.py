@@ -77,7 +77,7 @@ def check_room(
     if limits.max_session_running is not None:
         places = min(places, limits.max_session_running - own_running)
     waiting = len(own) - own_running
-    if waiting + num_new > max(places, 0) + limits.max_session_waiting:
+    if waiting + num_new > places + limits.max_session_waiting:
         raise QueueFull(f"{waiting} of your requests are waiting; let one of them finish first")
 
 

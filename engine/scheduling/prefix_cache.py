@@ -76,7 +76,7 @@ class PrefixCache:
         """Whether this block's content can be found."""
         return block in self._by_block
 
-    def find(self, text: Iterable[BlockTokens]) -> tuple[list[int], PrefixChain]:
+    def find(self, text: Iterable[BlockTokens]) -> list[int]:
         """The blocks that hold the longest known beginning of a text, given block by block."""
         blocks: list[int] = []
         chain = PrefixChain()
@@ -87,7 +87,7 @@ class PrefixCache:
                 break
             blocks.append(entry.block)
             chain.extend(key, entry.identity)
-        return blocks, chain
+        return blocks
 
     def insert(self, chain: PrefixChain, tokens: BlockTokens, block: int) -> int:
         """Keep a block as the next one of a text; the block that is kept for it is returned.

@@ -212,7 +212,6 @@ class Scheduler:
         count = blocks_for(end, self.pool.block_size) - len(shared)
         request.block_table = [*shared, *self.pool.allocate(count)]
         request.num_computed_tokens = start
-        request.chain = taken.chain
         request.state = RequestState.RUNNING
         insort(self.running, request, key=self.policy.rank)
         if taken.copied is not None:

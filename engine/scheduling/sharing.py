@@ -9,7 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from engine.scheduling.blocks import BlockPool
-from engine.scheduling.prefix_cache import PrefixChain
 from engine.scheduling.request import Request, RequestState
 
 
@@ -25,7 +24,6 @@ class TakenOver:
     num_tokens: int = 0
     blocks: list[int] = field(default_factory=list[int])
     copied: int | None = None
-    chain: PrefixChain = field(default_factory=PrefixChain)
     forked: bool = False
 
 
@@ -59,10 +57,10 @@ def _from_cache(request: Request, pool: BlockPool) -> TakenOver:
         return TakenOver()
     size = pool.block_size
     end = (request.num_known_tokens - 1) // size * size
-    blocks, chain = pool.prefix_cache.find(
+    blocks = pool.prefix_cache.find(
         tuple(request.known_slice(start, start + size)) for start in range(0, end, size)
     )
-    return TakenOver(len(blocks) * size, blocks, chain=chain)
+    return TakenOver(len(blocks) * size, blocks)
 
 
 def keep_full_blocks(request: Request, pool: BlockPool) -> None:

@@ -6,7 +6,7 @@ block to two requests or forgets to recompute one changes the tokens and so fail
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from engine.scheduling.blocks import BlockPool
 from engine.scheduling.events import Event, TokenProduced
@@ -20,7 +20,7 @@ from engine.scheduling.scheduler import Scheduler, SchedulerLimits
 VOCABULARY = 97
 
 
-def next_token(text: list[int]) -> int:
+def next_token(text: Sequence[int]) -> int:
     value = 7
     for token in text:
         value = (value * 31 + token + 1) % 1_000_003
@@ -36,12 +36,15 @@ def expected_output(prompt: list[int], count: int) -> list[int]:
 
 
 class FakeExecutor:
-    """Stores token ids in the slots that the block tables name, as a cache stores K and V."""
+    """Stores token ids in the slots that the block tables name, as a cache stores K and V.
+
+    As K and V do, what is stored of a token depends on all that came before it.
+    """
 
     def __init__(self, block_size: int, step_seconds: float = 1.0) -> None:
         self.block_size = block_size
         self.step_seconds = step_seconds
-        self.slots: dict[int, int] = {}
+        self.slots: dict[int, tuple[int, ...]] = {}
         self.released: list[str] = []
         self.fail_at: int | None = None
         self.fail_next = False
@@ -50,27 +53,41 @@ class FakeExecutor:
         if plan.step == self.fail_at or self.fail_next:
             raise RuntimeError("the device is gone")
         samples: list[Sample] = []
-        for source, target in plan.copies:
-            for offset in range(self.block_size):
-                slot = source * self.block_size + offset
-                if slot in self.slots:
-                    self.slots[target * self.block_size + offset] = self.slots[slot]
+        self._copy(plan)
         for sequence in plan.sequences:
+            text = self._text(sequence.block_table, sequence.start)
             for offset, token in enumerate(sequence.token_ids):
-                self.slots[self._slot(sequence.block_table, sequence.start + offset)] = token
+                text = (*text, token)
+                self.slots[self._slot(sequence.block_table, sequence.start + offset)] = text
         for sequence in plan.sequences:
             if sequence.samples:
-                end = sequence.start + sequence.num_tokens
-                text = [self.slots[self._slot(sequence.block_table, i)] for i in range(end)]
+                text = self._text(sequence.block_table, sequence.start + sequence.num_tokens)
                 samples.append(Sample(sequence.request_id, next_token(text), -1.0))
         return StepResult(tuple(samples), duration=self.step_seconds)
+
+    def _copy(self, plan: StepPlan) -> None:
+        sources = {source for source, _ in plan.copies}
+        targets = [target for _, target in plan.copies]
+        assert not sources & set(targets)
+        assert len(set(targets)) == len(targets)
+        for source, target in plan.copies:
+            for offset in range(self.block_size):
+                stored = self.slots.get(source * self.block_size + offset)
+                if stored is not None:
+                    self.slots[target * self.block_size + offset] = stored
+
+    def _text(self, table: Sequence[int], length: int) -> tuple[int, ...]:
+        """The text of the first positions; each slot must have been filled by the same text."""
+        stored = [self.slots[self._slot(table, position)] for position in range(length)]
+        text = stored[-1] if stored else ()
+        assert stored == [text[: i + 1] for i in range(length)], "a slot holds another text"
+        return text
 
     def release(self, request_id: str) -> None:
         self.released.append(request_id)
 
-    def _slot(self, table: object, position: int) -> int:
-        block = table[position // self.block_size]  # type: ignore[index]
-        return int(block) * self.block_size + position % self.block_size
+    def _slot(self, table: Sequence[int], position: int) -> int:
+        return table[position // self.block_size] * self.block_size + position % self.block_size
 
 
 def taste(request_id: str) -> int:

@@ -22,7 +22,9 @@ from engine.scheduling.policies import (
     FairBySession,
     FirstCome,
     ShortestFirst,
+    allot,
 )
+from engine.scheduling.request import RequestState
 from engine.scheduling.scheduler import Scheduler, SchedulerLimits
 from tests.engine.scheduling.fakes import (
     expected_output,
@@ -203,15 +205,30 @@ def test_a_session_that_goes_away_for_a_moment_keeps_its_debt():
     assert names(events, RequestStarted) == ["a0", "b0", "b1", "a1"]
 
 
-def test_accounts_do_not_pile_up():
+@pytest.mark.parametrize("others", [0, 1])
+def test_accounts_do_not_pile_up(others):
     policy = FairBySession()
-    loop, _, _ = make_loop(limits=SchedulerLimits(max_running=2), policy=policy)
+    limits = SchedulerLimits(max_running=2, max_context=2000)
+    loop, _, _ = make_loop(num_blocks=512, limits=limits, policy=policy)
+    if others:
+        loop.add(make_request("always here", [1], 1000, session_id="always here"))
     for i in range(300):
         loop.add(make_request(f"r{i}", [1], 2, session_id=f"s{i}"))
-        loop.step()
-        loop.step()
-        loop.step()
+        for _ in range(3):
+            loop.step()
     assert len(policy._served) < 10
+
+
+def test_turns_change_within_a_step():
+    policy = FairBySession()
+    requests = [make_request(f"m{i}", [1], 2, session_id="many") for i in range(3)]
+    requests.append(make_request("s0", [1], 2, session_id="single"))
+    for number, request in enumerate(requests):
+        request.arrival = number
+        request.state = RequestState.RUNNING
+        policy.joined(request, requests[:number])
+    assert allot(requests, 2, policy) == {"m0": 1, "m1": 0, "m2": 0, "s0": 1}
+    assert policy._served == {"many": 1, "single": 1}
 
 
 def test_recomputing_is_not_charged_twice_and_cached_tokens_not_at_all():
@@ -242,7 +259,8 @@ def test_a_small_budget_goes_to_whoever_had_least():
     assert len(outputs_of(events)["single"]) >= 29
 
 
-def test_a_step_is_never_empty_because_the_one_whose_turn_it_was_had_to_yield():
+@pytest.mark.parametrize("somebody_waits", [False, True])
+def test_a_step_is_never_empty_because_the_one_whose_turn_it_was_had_to_yield(somebody_waits):
     limits = SchedulerLimits(max_step_tokens=1)
     policy = FairBySession()
     loop, _, events = make_loop(num_blocks=3, block_size=2, limits=limits, policy=policy)
@@ -253,9 +271,11 @@ def test_a_step_is_never_empty_because_the_one_whose_turn_it_was_had_to_yield():
     assert b is not None
     while (a.num_computed_tokens, b.num_computed_tokens) != (3, 2):
         assert loop.step()
-    policy._served = {"a": 9, "b": 0}  # so that all goes to b, which has no block for it
+    if somebody_waits:
+        loop.add(make_request("c", [5], 1, session_id="c"))
+    policy._served = {"a": 9, "b": 1, "c": 0}  # so that all goes to b, which has no block for it
     assert loop.step()
-    assert a.num_computed_tokens == 4
+    assert a.num_computed_tokens == (3 if somebody_waits else 4)
     assert names(events, RequestPreempted) == ["b"]
     run_to_end(loop)
     assert outputs_of(events)["b"] == expected_output([4], 4)

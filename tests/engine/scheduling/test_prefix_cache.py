@@ -138,12 +138,12 @@ def test_the_least_recently_used_text_is_evicted_first_and_its_end_before_its_be
     run_to_end(loop)
     found = {}
     for name, prompt in (("a", a), ("b", b)):
-        blocks, _ = cache.find([tuple(prompt[:2]), tuple(prompt[2:4])])
+        blocks = cache.find([tuple(prompt[:2]), tuple(prompt[2:4])])
         found[name] = len(blocks)
     assert found == {"a": 2, "b": 0}
     loop.add(make_request("bigger", [20 + i for i in range(9)], 1))
     run_to_end(loop)
-    blocks, _ = cache.find([(1, 2), (3, 4)])
+    blocks = cache.find([(1, 2), (3, 4)])
     assert len(blocks) < 2
     loop.scheduler.check_integrity()
 
@@ -157,7 +157,7 @@ def test_one_block_is_evicted_from_the_end_of_a_text():
     pool.release(reversed(blocks))
     assert (pool.num_free, pool.num_used, pool.num_cached, pool.num_available) == (0, 0, 3, 3)
     assert pool.allocate(1) == [blocks[2]]
-    assert cache.find([(1, 2), (3, 4), (5, 6)])[0] == blocks[:2]
+    assert cache.find([(1, 2), (3, 4), (5, 6)]) == blocks[:2]
     pool.check_integrity([[blocks[2]]])
     with pytest.raises(CapacityError):
         pool.allocate(3)
