@@ -172,6 +172,21 @@ def test_cached_blocks_never_keep_a_request_from_running():
     assert loop.scheduler.pool.num_used == 0
 
 
+def test_a_hit_is_not_counted_as_room_for_the_rest():
+    """The cached blocks of the hit are the only ones available: there is none for its last token."""
+    loop, _, events = make_loop(num_blocks=4, block_size=2, prefix_cache=PrefixCache())
+    one_after_another(loop, events, [1, 2, 3, 4], max_tokens=1)
+    loop.add(make_request("running", [7, 8], 3))
+    loop.step()
+    loop.step()
+    assert loop.scheduler.pool.num_available == loop.scheduler.pool.num_cached == 2
+    loop.add(make_request("again", [1, 2, 3, 4, 5], 1))
+    loop.step()
+    assert [r.request_id for r in loop.scheduler.waiting] == ["again"]
+    run_to_end(loop)
+    assert outputs_of(events)["again"] == expected_output([1, 2, 3, 4, 5], 1)
+
+
 def test_its_own_blocks_are_found_again_after_a_preemption():
     loop, _, events = make_loop(num_blocks=32, block_size=4, prefix_cache=PrefixCache())
     prompt = list(range(20))
