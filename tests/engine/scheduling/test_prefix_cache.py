@@ -173,7 +173,7 @@ def test_cached_blocks_never_keep_a_request_from_running():
 
 
 def test_a_hit_is_not_counted_as_room_for_the_rest():
-    """The cached blocks of the hit are the only ones available: there is none for its last token."""
+    """The cached blocks of the hit are all that is available: none is left for its last token."""
     loop, _, events = make_loop(num_blocks=4, block_size=2, prefix_cache=PrefixCache())
     one_after_another(loop, events, [1, 2, 3, 4], max_tokens=1)
     loop.add(make_request("running", [7, 8], 3))
