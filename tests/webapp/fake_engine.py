@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from engine.inference.messages import (
     Accepted,
@@ -57,6 +57,21 @@ INFO = EngineInfo(
     has_chat_template=True,
 )
 
+SMOLLM2 = replace(
+    INFO,
+    model={
+        **INFO.model,
+        "num_layers": 30,
+        "hidden_size": 576,
+        "num_attention_heads": 9,
+        "num_kv_heads": 3,
+        "head_dim": 64,
+        "intermediate_size": 1536,
+        "vocab_size": 49152,
+    },
+)
+"""The sizes of a model that the catalogue has."""
+
 
 @dataclass
 class FakeEngine:
@@ -76,7 +91,12 @@ class FakeEngine:
     running: dict[str, asyncio.Event] = field(default_factory=dict)
     requests: list[Generate] = field(default_factory=list)
     aborted: list[str] = field(default_factory=list)
-    tokens_made: int = 0
+    made: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def tokens_made(self) -> int:
+        """Tokens of all requests."""
+        return sum(tuple(self.made.values()))
 
     async def start(self) -> None:
         self.started = True
@@ -142,7 +162,7 @@ class FakeEngine:
             )  # fmt: skip
             text += piece
             count += 1
-            self.tokens_made += 1
+            self.made[rid] = count
             await asyncio.sleep(self.pause_s)
         yield Done(rid, reason, len(ids), count, 1.5 if count else None, (1.0,) * max(0, count - 1),
                    "", text)  # fmt: skip

@@ -14,7 +14,7 @@ import pytest
 from websockets.exceptions import ConnectionClosed
 
 from tests.webapp.fake_engine import FakeEngine
-from tests.webapp.live_server import LiveApp, running_app, wait_for
+from tests.webapp.live_server import LiveApp, events_until_end, running_app, wait_for
 from tests.webapp.raw_socket import CLOSE, FIN, TEXT, RawSocket
 from webapp.live.outbox import Outbox, ReaderStuck
 from webapp.schemas.live_events import PongEvent
@@ -85,19 +85,33 @@ def test_a_reader_that_never_reads_is_closed(engine: FakeEngine) -> None:
 
 
 def test_others_do_not_wait_for_a_reader_that_is_stuck(engine: FakeEngine) -> None:
-    engine.pause_s = 0.001
-    with running_app(Settings(live_stuck_s=5, live_outbox_events=32), engine) as server:
+    engine.pause_s, engine.letters_per_token = 0.0, 100_000
+    with running_app(Settings(live_stuck_s=120, live_outbox_events=32), engine) as server:
         stuck = RawSocket(server.port, receive_buffer=32_768)
         stuck.send(FIN | TEXT, GENERATE)
+        before = wait_until_stuck(engine)
+        engine.letters_per_token = 1
         with server.connect() as connection:
-            connection.send(GENERATE.decode())
-            gaps = []
-            for _ in range(300):
-                began = time.monotonic()
-                connection.recv(timeout=5)
-                gaps.append(time.monotonic() - began)
-        assert sorted(gaps)[-3] < 0.5
+            connection.send(json.dumps({**json.loads(GENERATE), "request_id": "mine"}))
+            wait_for(lambda: len(engine.running) == 2)
+            tokens = 0
+            while tokens < 1000:
+                event = json.loads(connection.recv(timeout=5))
+                tokens += event["type"] == "token"
+            connection.send('{"type": "abort", "request_id": "mine"}')
+            assert events_until_end(connection)[-1]["finish_reason"] == "abort"
+            assert len(engine.running) == 1, "the other one is stuck all the while"
+        assert list(engine.made.values())[0] == before
         stuck.socket.close()
+
+
+def wait_until_stuck(engine: FakeEngine) -> int:
+    """Until the engine's stream waits for the reader; the tokens made up to then."""
+    made = -1
+    while engine.tokens_made > made:
+        made = engine.tokens_made
+        time.sleep(0.3)
+    return made
 
 
 def test_steps_are_dropped_and_counted_but_tokens_are_not(engine: FakeEngine) -> None:
@@ -107,11 +121,7 @@ def test_steps_are_dropped_and_counted_but_tokens_are_not(engine: FakeEngine) ->
         client = RawSocket(server.port, receive_buffer=32_768)
         message = {"type": "generate", "prompt": prompt, "max_tokens": 3000}
         client.send(FIN | TEXT, json.dumps(message).encode())
-        made = -1
-        while engine.tokens_made > made:  # until the engine's stream waits for the reader
-            made = engine.tokens_made
-            time.sleep(0.3)
-        assert made < 3000
+        assert wait_until_stuck(engine) < 3000
         events: list[dict] = []
         while not events or events[-1]["type"] != "done":
             frame = client.frame()
