@@ -327,7 +327,7 @@ def test_elsewhere_follows_the_run(fake_server: LiveApp, open_page: OpenPage) ->
     expect(page.locator("#e-prompt")).to_have_value("12")
     expect(page.locator("#e-output")).to_have_value("8")
     answer = page.locator("#elsewhere-answer")
-    expect(answer).to_contain_text("Here it was measured at")
+    expect(answer).to_contain_text("predicted")
     before = answer.inner_text()
     page.select_option("#e-hardware", "t4")
     expect(answer).not_to_have_text(before)

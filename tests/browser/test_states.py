@@ -1,4 +1,4 @@
-"""What happens around a run: pages that are missing, left, printed, or cut off from their server."""
+"""What happens around a run: pages that are missing, left, printed, or without their server."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from tests.browser.conftest import DESKTOP
+from tests.browser.conftest import OpenPage, run
 from tests.browser.test_accessibility import violations
+from tests.webapp.fake_engine import SMOLLM2, FakeEngine
 from tests.webapp.live_server import LiveApp
 
 pytestmark = pytest.mark.browser
@@ -18,7 +19,10 @@ pytestmark = pytest.mark.browser
 def faulty_page(browser: Browser) -> Iterator[Page]:
     """A page that may log errors: what it meets is not as it should be."""
     context = browser.new_context(
-        viewport=DESKTOP, locale="en-GB", color_scheme="light", bypass_csp=True
+        viewport={"width": 1240, "height": 900},
+        locale="en-GB",
+        color_scheme="light",
+        bypass_csp=True,
     )
     context.set_default_timeout(20_000)
     yield context.new_page()
@@ -38,3 +42,23 @@ def test_a_missing_page_has_a_theme_and_no_barrier(
     theme.click()
     expect(page.locator("html")).to_have_attribute("data-theme", "dark")
     assert violations(page) == []
+
+
+def test_elsewhere_compares_like_with_like(
+    fake_server: LiveApp, fake_engine: FakeEngine, open_page: OpenPage
+) -> None:
+    fake_engine.info = SMOLLM2
+    page = open_page(fake_server)
+    run(page, "twelve chars", tokens=8)
+    measured = page.locator("#elsewhere-answer").get_by_text("Here it was measured")
+    expect(page.locator("#e-model")).to_have_value("smollm2-135m")
+    expect(page.locator("#e-weights")).to_have_value("fp32")
+    expect(measured).to_have_count(2)
+    page.select_option("#e-weights", "bf16")
+    expect(measured).to_have_count(0)
+    page.select_option("#e-weights", "fp32")
+    expect(measured).to_have_count(2)
+    page.select_option("#e-model", "gpt2")
+    expect(measured).to_have_count(0)
+    run(page, "twelve chars", tokens=8)
+    expect(page.locator("#e-model")).to_have_value("gpt2")  # what the reader chose stays

@@ -4,25 +4,45 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 
+from engine.catalog.models import all_models
 from engine.inference.messages import EngineInfo
 from webapp.live.engine_port import READY, EnginePort
-from webapp.prediction import StepPredictor
+from webapp.prediction import NUMBER_FORMATS, StepPredictor
+
+_GEOMETRY = (
+    "num_layers",
+    "hidden_size",
+    "num_attention_heads",
+    "num_kv_heads",
+    "head_dim",
+    "intermediate_size",
+    "vocab_size",
+    "tied_embeddings",
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Lane:
-    """A dtype on offer, with the bytes that its weights and one token of its KV cache take."""
+    """A dtype on offer, with the bytes that its weights and one token of its KV cache take.
+
+    ``number_format`` is the catalogue's name of the dtype.
+    """
 
     dtype: str
+    number_format: str
     weight_bytes: int
     kv_bytes_per_token: int
 
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """The running model in numbers, as ``data-engine`` for the scripts and for the templates."""
+    """The running model in numbers, as ``data-engine`` for the scripts and for the templates.
+
+    ``catalogue_model`` is the catalogue's model of the same make, None where it has none.
+    """
 
     model_name: str
+    catalogue_model: str | None
     device: str
     device_name: str
     layers: int
@@ -73,9 +93,20 @@ def _integer(info: EngineInfo, name: str) -> int:
     return value
 
 
+def _catalogue_model(info: EngineInfo) -> str | None:
+    """The dense model of the catalogue with the running one's sizes: both do the same work."""
+    sizes = [info.model.get(name) for name in _GEOMETRY]
+    for spec in all_models():
+        dense = spec.moe is None and spec.mla is None
+        if dense and [getattr(spec, name) for name in _GEOMETRY] == sizes:
+            return spec.id
+    return None
+
+
 def _facts(info: EngineInfo) -> Facts:
     return Facts(
         model_name=info.model_name,
+        catalogue_model=_catalogue_model(info),
         device=info.device,
         device_name=info.device_name,
         layers=_integer(info, "num_layers"),
@@ -91,7 +122,13 @@ def _facts(info: EngineInfo) -> Facts:
         chat=info.has_chat_template,
         default_dtype=info.default_dtype,
         lanes=tuple(
-            Lane(lane.dtype, lane.weight_bytes, lane.kv_bytes_per_token) for lane in info.lanes
+            Lane(
+                lane.dtype,
+                NUMBER_FORMATS.get(lane.dtype, lane.dtype),
+                lane.weight_bytes,
+                lane.kv_bytes_per_token,
+            )
+            for lane in info.lanes
         ),
     )
 

@@ -9,6 +9,8 @@ import json
 import re
 from dataclasses import replace
 from pathlib import Path
+from typing import ClassVar
+from urllib.parse import parse_qsl
 
 import pytest
 from fastapi.testclient import TestClient
@@ -16,8 +18,9 @@ from fastapi.testclient import TestClient
 from engine.catalog.this_machine import Calibration, save_calibration
 from engine.catalog.units import time_label
 from engine.simulator.scenario import Scenario, simulate
-from tests.webapp.fake_engine import INFO, FakeEngine
+from tests.webapp.fake_engine import INFO, SMOLLM2, FakeEngine
 from webapp.app import create_app
+from webapp.pages.elsewhere import ratio_words
 from webapp.pages.suggestions import SUGGESTIONS
 from webapp.rendering import ROOT
 from webapp.settings import Settings
@@ -59,6 +62,15 @@ def test_random_weights_are_labelled(client: TestClient, engine: FakeEngine) -> 
     assert "random weights" in client.get("/").text
     engine.info = replace(INFO, random_weights=False)
     assert "random weights" not in client.get("/").text
+
+
+def test_the_running_model_is_known_by_its_sizes(client: TestClient, engine: FakeEngine) -> None:
+    facts = json.loads(attribute(client.get("/").text, "data-engine"))
+    assert facts["catalogue_model"] is None
+    assert [lane["number_format"] for lane in facts["lanes"]] == ["fp32", "bf16"]
+    engine.info = SMOLLM2
+    facts = json.loads(attribute(client.get("/").text, "data-engine"))
+    assert facts["catalogue_model"] == "smollm2-135m"
 
 
 @pytest.mark.parametrize(
@@ -134,6 +146,7 @@ class TestRoofline:
             assert "data-peak" not in client.get("/fragments/roofline?dtype=float32").text
 
 
+@pytest.mark.usefixtures("state_dir")
 class TestElsewhere:
     ASKED = "model=llama-2-7b&hardware=h100-sxm&weights=bf16&prompt_tokens=300&output_tokens=50"
 
@@ -154,11 +167,70 @@ class TestElsewhere:
         assert '<option value="h100-sxm" selected>' in page
         assert 'value="300"' in page
 
-    def test_stands_beside_what_was_measured_here(self, client: TestClient) -> None:
+    HERE: ClassVar[dict[str, str]] = {
+        "here_model": "llama-2-7b",
+        "here_weights": "bf16",
+        "here_prompt_tokens": "300",
+        "here_output_tokens": "50",
+    }
+
+    def beside(self, client: TestClient, ttft: float, itl: float, **other: str) -> str:
+        """The fragment where that many times the prediction was measured here."""
         report = simulate(Scenario("llama-2-7b", "h100-sxm", prompt_tokens=300, output_tokens=50))
-        here = report.ttft * 1e3 * 25
-        fragment = client.get(f"/fragments/elsewhere?{self.ASKED}&here_ttft_ms={here}").text
-        assert "25.0 times" in fragment
+        assert report.itl is not None
+        measured = {
+            "here_ttft_ms": str(report.ttft * 1e3 * ttft),
+            "here_itl_ms": str(report.itl * 1e3 * itl),
+        }
+        query = dict(parse_qsl(self.ASKED))
+        answer = client.get(
+            "/fragments/elsewhere", params={**query, **self.HERE, **measured, **other}
+        )
+        return " ".join(answer.text.split())
+
+    def test_stands_beside_what_was_measured_here(self, client: TestClient) -> None:
+        fragment = self.beside(client, ttft=25, itl=0.0623)
+        assert "Here it was measured at 25.0 times that." in fragment
+        assert "Here it was measured at 1/16 of that." in fragment
+
+    @pytest.mark.parametrize(
+        "other",
+        [{"here_model": "gpt2"}, {"here_weights": "fp32"}, {"here_prompt_tokens": "299"},
+         {"here_model": ""}, {"here_prompt_tokens": "?"}],
+    )  # fmt: skip
+    def test_other_work_is_not_compared(self, client: TestClient, other: dict[str, str]) -> None:
+        fragment = self.beside(client, 25, 25, **other)
+        assert "· predicted" in fragment
+        assert "Here it was measured" not in fragment
+
+    def test_an_answer_of_another_length_compares_the_first_token_only(
+        self, client: TestClient
+    ) -> None:
+        fragment = self.beside(client, 25, 25, here_output_tokens="51")
+        assert fragment.count("Here it was measured") == 1
+
+    @pytest.mark.parametrize(
+        ("ratio", "words"),
+        [(25, "25.0"), (0.998, "1.00"), (0.8, "80%"), (0.0623, "1/16"), (0.004, "1/250"),
+         (0.0003, "1/3,300")],
+    )  # fmt: skip
+    def test_ratios_in_words(self, ratio: float, words: str) -> None:
+        assert ratio_words(ratio) == (words, ratio > 0.99)
+
+    def test_more_positions_than_the_model_has_are_told(self, client: TestClient) -> None:
+        asked = "/fragments/elsewhere?model=gpt2&hardware=h100-sxm&output_tokens=25&prompt_tokens="
+        assert "cannot do this" not in client.get(f"{asked}1000").text
+        beyond = client.get(f"{asked}2000").text
+        assert "2,024 positions, more than its context of 1,024" in beyond
+        chinese = client.get(f"{asked}2000&lang=zh-Hans").text
+        assert "超出了它 1,024 的上下文长度" in chinese
+
+    def test_this_machine_has_a_name_in_both_languages(self, client: TestClient) -> None:
+        calibrate("AMD (R) EPYC")
+        assert ">This machine (AMD (R) EPYC)</option>" in client.get("/?lang=en").text
+        chinese = client.get("/?lang=zh-Hans").text
+        assert ">本机（AMD (R) EPYC）</option>" in chinese
+        assert "This machine" not in chinese
 
     def test_too_large_says_so(self, client: TestClient) -> None:
         asked = "model=llama-3.1-405b&hardware=t4&weights=bf16"
