@@ -1,9 +1,9 @@
 // The two answers: TTFT and ITL, measured, beside what was predicted, and what they are made of.
 
 import { median, setText, sum, svg } from "./dom.js";
-import { gaps, isOver, phases, predictedItl, predictedTtft, ttft } from "./run.js";
+import { gaps, isOver, pauses, phases, predictedItl, predictedTtft, ttft } from "./run.js";
 import { laneOf, roofOf } from "./store.js";
-import { about, bandwidth, bytes, flops, percent, rate, sentences, t, time, timeParts } from "./texts.js";
+import { bandwidth, bytes, flops, percent, rate, sentences, t, time, timeParts, times, whole } from "./texts.js";
 
 const MOST_GAPS_DRAWN = 400;
 
@@ -24,7 +24,7 @@ function compare(measured, predicted, early, text = "predicted.value") {
   const value = t(text, { value: time(predicted) });
   if (measured === null) return value;
   const ratio = measured / predicted;
-  if (ratio >= 2) return `${value} · ${t("predicted.times", { ratio: about(ratio) })}`;
+  if (ratio >= 2) return `${value} · ${t("predicted.times", { ratio: times(ratio) })}`;
   const share = percent(Math.abs(ratio - 1));
   if (Math.abs(ratio - 1) < 0.01) return `${value} · ${t("predicted.same")}`;
   return `${value} · ${t(ratio > 1 ? "predicted.more" : "predicted.less", { share })}`;
@@ -133,7 +133,15 @@ function itlSentences(run) {
         : t("itl.rateUnknown", values),
     );
   }
-  if (batch > 1) parts.push(t("itl.mates", { batch }));
+  const shared = steps.filter((step) => step.batch > 1).length;
+  if (shared) {
+    parts.push(t("itl.mates", { shared: whole(shared), n: steps.length, max: batch }));
+  }
+  const waited = sum(pauses({ steps }));
+  if (waited) {
+    const share = percent(waited / (waited + sum(steps.map((step) => step.time_ms))));
+    parts.push(t("itl.pauses", { share }));
+  }
   return parts;
 }
 

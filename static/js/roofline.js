@@ -1,10 +1,10 @@
 // Puts the steps on the server-drawn roofline: measured filled, predicted outlined.
 
 import { setText, svg } from "./dom.js";
-import { isOver } from "./run.js";
-import { kindOf } from "./strip.js";
+import { isOver, phases } from "./run.js";
+import { isMixed, kindOf } from "./strip.js";
 import { changed, store } from "./store.js";
-import { rate, significant, t } from "./texts.js";
+import { rate, significant, t, whole } from "./texts.js";
 
 const MOST_MARKS = 300;
 const place = () => document.getElementById("roofline"); // anew: a swap may have replaced it
@@ -59,11 +59,9 @@ class Chart {
     this.places.add(key);
     const shape = SHAPES[kind](x, y);
     shape.setAttribute("class", `mark ${kind}`);
-    if (title) {
-      const node = svg("title");
-      node.textContent = title;
-      shape.append(node);
-    }
+    const node = svg("title");
+    node.textContent = title;
+    shape.append(node);
     this.layer(layer).append(shape);
   }
 
@@ -121,15 +119,17 @@ export function mountRoofline() {
     for (; drawn < run.steps.length; drawn += 1) {
       const step = run.steps[drawn];
       if (step.flops === null || !step.intensity) continue;
-      const title = t("roof.mark", {
-        n: drawn + 1,
-        kind: t(kindOf(step)),
-        intensity: significant(step.intensity),
-        rate: rate(step.flops / step.time),
-      });
+      const title = (text, seconds) =>
+        t(text, {
+          n: drawn + 1,
+          kind: t(kindOf(step)),
+          intensity: significant(step.intensity),
+          rate: rate(step.flops / seconds),
+        });
+      const { time, predicted_time: predicted } = step;
       for (const chart of charts) {
-        chart.mark("measured", step, step.time, title);
-        if (step.predicted_time) chart.mark("predicted", step, step.predicted_time, "");
+        chart.mark("measured", step, time, title("roof.mark", time));
+        if (predicted) chart.mark("predicted", step, predicted, title("roof.predicted", predicted));
       }
     }
   }
@@ -159,11 +159,13 @@ export function mountRoofline() {
     const fits = !run.accepted || roof.dataset.dtype === run.accepted.dtype;
     if (fits) {
       draw(run);
-      const count = (kind) => run.steps.filter((step) => kindOf(step) === kind).length;
+      const { decode } = phases(run);
+      const mixed = decode.filter(isMixed).length;
+      const steps = { n: decode.length, mixed: whole(mixed) };
       for (const chart of charts) {
         chart.label([
           ["prefill", t("roof.prefill", { n: run.accepted?.prompt_tokens ?? 0 })],
-          ["decode", t("roof.decode", { n: count("decode") })],
+          ["decode", t(mixed ? "roof.decodeMixed" : "roof.decode", steps)],
         ]);
         chart.cursor(run.steps[selected]);
       }

@@ -73,6 +73,22 @@ export function phases(run) {
   return { prefill: run.steps.slice(0, cut), decode: run.steps.slice(cut) };
 }
 
+/**
+ * Milliseconds before `step` in which the engine ran no step of this prompt: 0 if `step` came right
+ * after `before`, or if steps between them were dropped on the way here.
+ */
+export function pauseBefore(before, step) {
+  if (!before || step.steps_dropped !== before.steps_dropped) return 0;
+  const pause = step.start_ms - before.start_ms - before.time_ms;
+  // What the engine does between two steps of its own is short beside a step.
+  const work = Math.max(1, Math.min(before.time_ms, step.time_ms) / 4);
+  return pause > work ? pause : 0;
+}
+
+/** All pauses between steps of this run in ms. */
+export const pauses = (run) =>
+  run.steps.map((step, i) => pauseBefore(run.steps[i - 1], step)).filter(Boolean);
+
 /** Time to first token in ms: the first token's time, or what the last event says. */
 export const ttft = (run) => run.done?.ttft_ms ?? run.tokens[0]?.time_ms ?? null;
 

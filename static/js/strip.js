@@ -1,19 +1,21 @@
 // The run in time, to scale: one SVG whose user unit is a millisecond, labels in HTML beside it.
 
-import { median, setText, svg } from "./dom.js";
-import { isOver, phases, ttft } from "./run.js";
+import { median, setText, sum, svg } from "./dom.js";
+import { isOver, pauseBefore, pauses, phases, ttft } from "./run.js";
 import { changed, select, store } from "./store.js";
-import { sentences, t, time, visible } from "./texts.js";
+import { sentences, t, time, visible, whole } from "./texts.js";
 
 const MOST_BLOCKS = 600; // more steps than that share a block
 const ROW = { top: 0, height: 36 };
 const GHOST = { top: 41, height: 9 };
 const MATES = { top: 53, height: 3 };
+const THIN = 3; // pixels; outlines of thinner steps would merge into a filled bar
 
 const section = document.getElementById("strip");
 const part = (name) => section.querySelector(`[data-${name}]`);
 
-const isMixed = (step) => step.step_phase === "mixed";
+/** Whether others were in the other phase in that step. */
+export const isMixed = (step) => step.step_phase === "mixed";
 
 /** What kind of step it was as a whole: prefill, decode, or mixed. */
 export const kindOf = (step) => (isMixed(step) ? "mixed" : step.phase);
@@ -32,8 +34,10 @@ class Drawing {
     this.drawn = 0;
     this.group = 1;
     this.ghostEnd = null;
+    this.ghosts = { count: 0, span: 0 };
+    this.envelope = null;
     this.layers = {};
-    for (const name of ["waiting", "ghost", "blocks", "mates", "cursor"]) {
+    for (const name of ["waiting", "ghost", "envelope", "blocks", "pauses", "mates", "cursor"]) {
       this.layers[name] = svg("g", { class: `layer-${name}` });
     }
     this.picture.replaceChildren(...Object.values(this.layers));
@@ -47,7 +51,8 @@ class Drawing {
       this.group = group * 2;
     }
     while (this.drawn + this.group <= steps.length || this.mustFinish(steps)) {
-      this.block(steps.slice(this.drawn, this.drawn + this.group));
+      const before = steps[this.drawn - 1];
+      this.block(steps.slice(this.drawn, this.drawn + this.group), before);
       this.drawn = Math.min(steps.length, this.drawn + this.group);
     }
   }
@@ -56,7 +61,7 @@ class Drawing {
     return isOver(this.run) && this.drawn < steps.length;
   }
 
-  block(steps) {
+  block(steps, before) {
     const [first, last] = [steps[0], steps.at(-1)];
     const width = last.start_ms + last.time_ms - first.start_ms;
     this.layers.blocks.append(
@@ -68,25 +73,48 @@ class Drawing {
         height: ROW.height,
       }),
     );
+    this.pause(first.start_ms, pauseBefore(before, first));
+    // Steps that share a block share what they paused, too: it stands at the end of the block.
+    const inside = sum(steps.slice(1).map((step, i) => pauseBefore(steps[i], step)));
+    this.pause(first.start_ms + width, inside);
     if (steps.some((step) => step.batch > 1)) {
       this.layers.mates.append(
         svg("rect", { class: "mates", x: first.start_ms, y: MATES.top, width, height: MATES.height }),
       );
     }
     if (steps.some((step) => step.predicted_ms === null)) return;
-    // Predicted steps stand end to end from the first one's start: a run without pauses.
-    this.ghostEnd ??= first.start_ms;
-    const predicted = steps.reduce((total, step) => total + step.predicted_ms, 0);
-    this.layers.ghost.append(
-      svg("rect", {
-        class: `ghost ${first.phase}`,
-        x: this.ghostEnd,
-        y: GHOST.top,
-        width: predicted,
-        height: GHOST.height,
-      }),
+    this.predict(first.phase, sum(steps.map((step) => step.predicted_ms)));
+  }
+
+  /** Predicted steps stand end to end from the first one's start: a run without pauses. */
+  predict(phase, span) {
+    this.ghostEnd ??= this.run.steps[0].start_ms;
+    const outline = (x, width) =>
+      svg("rect", { class: `ghost ${phase}`, x, y: GHOST.top, width, height: GHOST.height });
+    this.layers.ghost.append(outline(this.ghostEnd, span));
+    if (this.envelope?.phase !== phase) {
+      this.envelope = { phase, from: this.ghostEnd, node: outline(this.ghostEnd, 0) };
+      this.layers.envelope.append(this.envelope.node);
+    }
+    this.ghostEnd += span;
+    this.envelope.node.setAttribute("width", this.ghostEnd - this.envelope.from);
+    if (phase === "decode") {
+      this.ghosts.count += 1;
+      this.ghosts.span += span;
+    }
+  }
+
+  /** Whether predicted steps would be thinner than their outlines leave room for. */
+  isThin(pixelsPerMs) {
+    const { count, span } = this.ghosts;
+    return count > 1 && (span / count) * pixelsPerMs < THIN;
+  }
+
+  pause(end, width) {
+    if (!width) return;
+    this.layers.pauses.append(
+      svg("rect", { class: "wait", x: end - width, y: ROW.top, width, height: ROW.height }),
     );
-    this.ghostEnd += predicted;
   }
 
   waiting(from, to) {
@@ -132,12 +160,26 @@ function company(run) {
   const shared = steps.filter((step) => step.batch > 1).length;
   if (isOver(run)) {
     const max = Math.max(...steps.map((step) => step.batch));
-    parts.push(shared ? t("batch.was", { n: shared, max }) : t("batch.alone"));
+    const values = { shared: whole(shared), n: steps.length, max };
+    if (shared) parts.push(t("batch.was", values));
+    else parts.push(t(pauses(run).length ? "batch.aloneInOwn" : "batch.alone"));
   } else {
     parts.push(last.batch > 1 ? t("batch.shared", { n: last.batch }) : t("batch.aloneNow"));
     if (last.waiting > 0) parts.push(t("batch.waiting", { n: last.waiting }));
   }
+  parts.push(between(run));
   return sentences(parts);
+}
+
+/** What the engine did between the steps of this prompt, in words. */
+function between(run) {
+  const all = pauses(run);
+  if (!all.length) return "";
+  const values = { n: all.length, time: time(sum(all)) };
+  // Steps are counted by precision: without a gap in the count, the pause was not in this one.
+  const inOrder = run.steps.every((step, i) => !i || step.step === run.steps[i - 1].step + 1);
+  const precisions = store.facts?.lanes.length ?? 1;
+  return t(inOrder && precisions > 1 ? "batch.precisions" : "batch.pauses", values);
 }
 
 /** Milliseconds since the prompt was sent, as long as no step has come back. */
@@ -175,8 +217,8 @@ function axis(run, end) {
   // The label keeps clear of both ends, whatever its place.
   const room = part("axis").clientWidth;
   const half = mark.offsetWidth / 2;
-  const clear = part("end").offsetWidth + half + 8;
-  const least = half + 22;
+  const clear = part("end").offsetWidth + half + 24;
+  const least = half + 32;
   const place = Math.min(Math.max((first / end) * room, least), Math.max(room - clear, least));
   mark.style.left = `${place}px`;
 }
@@ -235,6 +277,7 @@ export function mountStrip() {
     drawing.cursor(run.steps[selected]);
     picture.setAttribute("viewBox", `0 0 ${end} 56`);
     picture.dataset.span = end;
+    picture.dataset.thin = String(drawing.isThin(bar.clientWidth / end));
     picture.dataset.dense = String(drawing.layers.blocks.childElementCount > bar.clientWidth / 6);
     labels(run);
     axis(run, end);

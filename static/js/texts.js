@@ -44,8 +44,11 @@ export function significant(value) {
 }
 
 /** Two significant digits without trailing zeros: 2.4, 60, 1,200. */
-export const about = (value) =>
+const about = (value) =>
   new Intl.NumberFormat(language, { maximumSignificantDigits: 2 }).format(value);
+
+/** How many times: one decimal below a hundred, none above. */
+export const times = (ratio) => fixed(ratio, ratio < 99.95 ? 1 : 0);
 
 /** Milliseconds as [value, unit]: 0.042 ms, 9.81 ms, 312 ms, 12.3 s. */
 export function timeParts(ms) {

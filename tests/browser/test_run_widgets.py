@@ -2,13 +2,109 @@
 
 from __future__ import annotations
 
-import pytest
-from playwright.sync_api import expect
+import json
+from collections.abc import Callable, Sequence
+from typing import Any
 
-from tests.browser.conftest import OpenPage, run
+import pytest
+from playwright.sync_api import Page, WebSocketRoute, expect
+
+from tests.browser.conftest import PHONE, OpenPage, run, start
 from tests.webapp.live_server import LiveApp
 
 pytestmark = pytest.mark.browser
+
+Event = dict[str, Any]
+READY: Event = {"type": "hello", "engine": {"state": "ready"}}
+
+
+def accepted(pieces: Sequence[str] = "abcd", **other: Any) -> Event:
+    return {
+        "type": "accepted", "model": "played", "device": "cpu", "dtype": "float32",
+        "prompt_tokens": len(pieces), "prompt_token_ids": list(range(len(pieces))),
+        "prompt_pieces": list(pieces), "max_tokens": 400, "seed": 7, "tokenize_ms": 0.5,
+        "notices": [], **other,
+    }  # fmt: skip
+
+
+def step(number: int, start_ms: float, time_ms: float, **other: Any) -> Event:
+    """A decode step alone in its batch, 1 FLOP a byte; ``number`` counts from 0."""
+    tokens = other.get("own_kv_tokens", 4 + number)
+    return {
+        "type": "step", "step": number, "phase": "decode", "step_phase": "decode", "batch": 1,
+        "tokens": 1, "start_ms": start_ms, "time_ms": time_ms, "time": time_ms / 1e3,
+        "stages_ms": {}, "predicted_ms": None, "predicted_time": None, "flops": 1e8, "bytes": 1e8,
+        "intensity": 1.0, "bound": "memory", "own_kv_tokens": tokens, "own_kv_blocks": 1,
+        "kv_blocks": 1, "kv_bytes": tokens * 512, "kv_blocks_used": 1, "kv_blocks_total": 128,
+        "kv_block_tokens": 16, "running": 1, "waiting": 0, "steps_dropped": 0, **other,
+    }  # fmt: skip
+
+
+def prefill(number: int, start_ms: float, time_ms: float, **other: Any) -> Event:
+    return step(
+        number, start_ms, time_ms,
+        **{"phase": "prefill", "step_phase": "prefill", "tokens": 4, **other},
+    )  # fmt: skip
+
+
+def token(index: int, time_ms: float, itl_ms: float | None) -> Event:
+    return {
+        "type": "token", "index": index, "id": 65, "text": "a", "piece": "a", "logprob": -0.5,
+        "itl_ms": itl_ms, "time_ms": time_ms, "detokenize_ms": 0.01,
+    }  # fmt: skip
+
+
+def done(count: int, ttft_ms: float = 11.0) -> Event:
+    return {
+        "type": "done", "finish_reason": "length", "ttft_ms": ttft_ms, "predicted_ttft_ms": None,
+        "usage": {"prompt_tokens": 4, "completion_tokens": count, "total_tokens": 4 + count},
+        "itl_ms": [], "predicted_itl_ms": None, "tail": "", "text": "a" * count,
+        "steps_dropped": 0,
+    }  # fmt: skip
+
+
+def with_tokens(steps: Sequence[Event]) -> list[Event]:
+    """A whole run: every step gives a token, except prefill steps that others follow."""
+    events: list[Event] = [accepted()]
+    first, last = None, None
+    count = 0
+    for this, following in zip(steps, [*steps[1:], None], strict=True):
+        events.append(this)
+        if following and following["phase"] == "prefill":
+            continue
+        end = this["start_ms"] + this["time_ms"]
+        events.append(token(count, end, None if last is None else end - last))
+        first, last = first or end, end
+        count += 1
+    return [*events, done(count, first or 0.0)]
+
+
+Play = Callable[..., Page]
+
+
+@pytest.fixture
+def play(fake_server: LiveApp, open_page: OpenPage) -> Play:
+    """``play(events, path="/", **context)``: a page whose runs are answered with ``events``."""
+
+    def open_played(events: Sequence[Event], path: str = "/", **options: Any) -> Page:
+        page = open_page(fake_server, "about:blank", **options)
+
+        def answer(route: WebSocketRoute, message: str | bytes) -> None:
+            request = json.loads(message)
+            if request["type"] != "generate":
+                return
+            for event in events:
+                route.send(json.dumps({"request_id": request["request_id"], **event}))
+
+        def connect(route: WebSocketRoute) -> None:
+            route.on_message(lambda message: answer(route, message))
+            route.send(json.dumps(READY))
+
+        page.route_web_socket("**/ws/generate", connect)
+        page.goto(path)
+        return page
+
+    return open_played
 
 
 def test_precision_can_be_changed_after_a_run(fake_server: LiveApp, open_page: OpenPage) -> None:
@@ -25,3 +121,102 @@ def test_precision_can_be_changed_after_a_run(fake_server: LiveApp, open_page: O
         page.get_by_role("radio", name=dtype).check(force=True)
         expect(roof).to_have_attribute("data-dtype", dtype)
     expect(marks.first).to_be_attached()
+
+
+def steps_in_a_row(count: int, time_ms: float, pause_ms: float = 0.0, **other: Any) -> list[Event]:
+    """A prefill of 10 ms and ``count`` decode steps, ``pause_ms`` between each two steps."""
+    first = prefill(0, 1.0, 10.0)
+    start_ms = 11.0 + pause_ms
+    rest = [
+        step(i + 1, start_ms + i * (time_ms + pause_ms), time_ms, **other) for i in range(count)
+    ]
+    return [first, *rest]
+
+
+def test_time_between_steps_is_told_and_drawn(play: Play) -> None:
+    page = play(with_tokens(steps_in_a_row(20, 8.0, pause_ms=6.0)))
+    assert run(page, "abcd") == "done"
+    company = page.locator("[data-company]")
+    expect(company).to_contain_text("alone in each of its own steps")
+    expect(company).to_contain_text("In 20 pauses between its steps, 120\u00a0ms in all")
+    expect(company).to_contain_text("the two precisions take turns")
+    expect(page.locator("#itl [data-why]")).to_contain_text("42% of the time between tokens")
+    assert page.locator(".layer-pauses .wait").count() == 20
+    assert page.locator(".layer-pauses .wait").first.get_attribute("width") == "6"
+
+
+def test_steps_of_others_between_are_not_called_the_other_precision(play: Play) -> None:
+    steps = steps_in_a_row(3, 8.0, pause_ms=20.0)
+    steps[2]["step"] = steps[2]["step"] + 4
+    page = play(with_tokens(steps))
+    run(page, "abcd")
+    expect(page.locator("[data-company]")).to_contain_text("busy with other work")
+
+
+def test_steps_that_follow_at_once_have_no_pause(play: Play) -> None:
+    steps = steps_in_a_row(12, 8.0, pause_ms=0.4)
+    lost = step(13, steps[-1]["start_ms"] + 90.0, 8.0, steps_dropped=9)
+    page = play(with_tokens([*steps, lost]))
+    run(page, "abcd")
+    expect(page.locator("[data-company]")).not_to_contain_text("pause")
+    assert page.locator(".layer-pauses .wait").count() == 0
+
+
+def test_steps_are_counted_in_one_way(play: Play) -> None:
+    """A mixed step is a decode step of this prompt, in the strip as on the roofline."""
+    steps = steps_in_a_row(9, 8.0)
+    steps[4] |= {"step_phase": "mixed", "batch": 2, "tokens": 9}
+    for shared in steps[5:8]:
+        shared["batch"] = 2
+    page = play(with_tokens(steps))
+    run(page, "abcd")
+    expect(page.locator("#strip [data-decode]")).to_contain_text("9 decode steps")
+    labels = page.locator("svg.roofline.wide [data-labels]")
+    expect(labels).to_contain_text("9 decode steps, 1 of them mixed")
+    expect(page.locator("#itl [data-why]")).to_contain_text("4 of 9 decode steps were shared")
+    expect(page.locator("[data-company]")).to_contain_text("4 of 10 steps were shared")
+
+
+def test_every_number_has_its_kind(play: Play) -> None:
+    steps = steps_in_a_row(3, 8.0, predicted_ms=6.0, predicted_time=0.006)
+    page = play(with_tokens(steps))
+    run(page, "abcd")
+    titles = "nodes => nodes.map(node => node.textContent)"
+    marks = page.locator("svg.roofline.wide .mark title").evaluate_all(titles)
+    assert {text.split()[-1] for text in marks} == {"measured", "predicted"}
+    page.focus("#strip-bar")
+    page.keyboard.press("End")
+    readout = page.locator("#strip [data-readout]")
+    expect(readout).to_contain_text("measured 8.00\u00a0ms, begun at 27.0\u00a0ms")
+    expect(readout).to_contain_text("predicted 6.00\u00a0ms")
+
+
+@pytest.mark.parametrize(("count", "thin"), [(12, False), (399, True)])
+def test_thin_predictions_share_one_outline(play: Play, count: int, thin: bool) -> None:
+    """Outlines side by side, a pixel each, would look filled, and filled means measured."""
+    page = play(with_tokens(steps_in_a_row(count, 8.0, predicted_ms=6.0, predicted_time=0.006)))
+    run(page, "abcd")
+    expect(page.locator(".layer-ghost")).to_be_visible(visible=not thin)
+    envelope = page.locator(".layer-envelope rect")
+    expect(envelope).to_be_visible(visible=thin)
+    assert float(envelope.get_attribute("width") or 0) == pytest.approx(6.0 * count)
+
+
+def test_axis_labels_keep_apart(play: Play) -> None:
+    page = play(with_tokens([prefill(0, 1.0, 26_600.0), step(1, 26_601.0, 500.0)]))
+    run(page, "abcd")
+    boxes = "nodes => nodes.map(node => node.getBoundingClientRect())"
+    zero, first, end = page.locator("#strip .axis span").evaluate_all(boxes)
+    assert first["left"] - zero["right"] >= 16
+    assert end["left"] - first["right"] >= 16
+
+
+def test_keys_are_not_offered_to_fingers(play: Play) -> None:
+    hint = "Arrow keys go from step to step."
+    finger = play([accepted()], viewport=PHONE, has_touch=True, is_mobile=True)
+    start(finger, "abcd")
+    expect(finger.locator("#strip-help")).to_be_visible()
+    expect(finger.get_by_text(hint)).to_be_hidden()
+    mouse = play([accepted()])
+    start(mouse, "abcd")
+    expect(mouse.get_by_text(hint)).to_be_visible()

@@ -158,7 +158,16 @@ SCRIPT_TEXTS: dict[str, str | _Plural] = {
         "was measured to read."
     ),
     "itl.rateUnknown": _N("All in all {bytes} moved in {time}: {rate}."),
-    "itl.mates": _N("{batch} prompts shared each step: the weights were read once for all."),
+    "itl.mates": _P(
+        "{shared} of {n} decode step was shared with other prompts, up to {max} at once: the "
+        "weights were read once for all.",
+        "{shared} of {n} decode steps were shared with other prompts, up to {max} at once: the "
+        "weights were read once for all.",
+    ),
+    "itl.pauses": _N(
+        "{share} of the time between tokens was in no step of this prompt: the engine was busy "
+        "with others. No prediction counts that."
+    ),
     "itl.spread": _N("fastest {min} · slowest {max}"),
     "itl.spread.title": _N(
         "All {n} gaps between tokens on a line from 0 to {max}; the median is {median}."
@@ -180,7 +189,7 @@ SCRIPT_TEXTS: dict[str, str | _Plural] = {
     "strip.waiting": _N("waiting · {time}"),
     "strip.running": _N("running · {time}"),
     "strip.first": _N("first token {time}"),
-    "strip.step": _N("step {n} of {total}: {phase}, {time} from {start}"),
+    "strip.step": _N("step {n} of {total}: {phase}, measured {time}, begun at {start}"),
     "strip.step.tokens": _P("{n} token in the step", "{n} tokens in the step"),
     "strip.step.batch": _P("one prompt", "{n} prompts"),
     "strip.step.predicted": _N("predicted {time}"),
@@ -192,10 +201,22 @@ SCRIPT_TEXTS: dict[str, str | _Plural] = {
     "batch.shared": _N(
         "{n} prompts share each step now; the weights are read once for all of them."
     ),
+    "batch.aloneInOwn": _N("This prompt was alone in each of its own steps."),
     "batch.was": _P(
-        "{n} step was shared with other prompts, up to {max} at once: the line under it marks it.",
-        "{n} steps were shared with other prompts, up to {max} at once: the line under them marks "
-        "them.",
+        "{shared} of {n} step was shared with other prompts, up to {max} at once: the line under "
+        "it marks it.",
+        "{shared} of {n} steps were shared with other prompts, up to {max} at once: the line "
+        "under them marks them.",
+    ),
+    "batch.precisions": _P(
+        "In {n} pause between its steps, {time}, the engine was busy with other steps: the two "
+        "precisions take turns.",
+        "In {n} pauses between its steps, {time} in all, the engine was busy with other steps: "
+        "the two precisions take turns.",
+    ),
+    "batch.pauses": _P(
+        "In {n} pause between its steps, {time}, the engine was busy with other work.",
+        "In {n} pauses between its steps, {time} in all, the engine was busy with other work.",
     ),
     "batch.waiting": _P("{n} more prompt is waiting.", "{n} more prompts are waiting."),
     "batch.dropped": _P(
@@ -205,7 +226,11 @@ SCRIPT_TEXTS: dict[str, str | _Plural] = {
     # the roofline
     "roof.prefill": _P("prefill, {n} token", "prefill, {n} tokens"),
     "roof.decode": _P("{n} decode step", "{n} decode steps"),
-    "roof.mark": _N("step {n}, {kind}: {intensity} FLOP/byte, {rate}"),
+    "roof.decodeMixed": _P(
+        "{n} decode step, {mixed} of it mixed", "{n} decode steps, {mixed} of them mixed"
+    ),
+    "roof.mark": _N("step {n}, {kind}: {intensity} FLOP/byte counted, {rate} measured"),
+    "roof.predicted": _N("step {n}, {kind}: {intensity} FLOP/byte counted, {rate} predicted"),
     "roof.other": _N("The last run was in {dtype}; its steps are not drawn on this roof."),
     "roof.noCost": _N(
         "Steps cannot be placed here: the roofline model gave no FLOPs and bytes for them."
