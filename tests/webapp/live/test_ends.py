@@ -101,7 +101,7 @@ def test_others_do_not_wait_for_a_reader_that_is_stuck(engine: FakeEngine) -> No
             connection.send('{"type": "abort", "request_id": "mine"}')
             assert events_until_end(connection)[-1]["finish_reason"] == "abort"
             assert len(engine.running) == 1, "the other one is stuck all the while"
-        assert list(engine.made.values())[0] == before
+        assert next(iter(engine.made.values())) == before
         stuck.socket.close()
 
 

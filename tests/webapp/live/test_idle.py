@@ -63,8 +63,11 @@ async def test_messages_are_no_silence() -> None:
 
 
 def test_the_client_is_told_why() -> None:
-    with running_app(Settings(live_idle_s=0.2), FakeEngine()) as server:
-        with server.connect() as connection, pytest.raises(ConnectionClosed) as closed:
-            connection.recv(timeout=5)
+    with (
+        running_app(Settings(live_idle_s=0.2), FakeEngine()) as server,
+        server.connect() as connection,
+        pytest.raises(ConnectionClosed) as closed,
+    ):
+        connection.recv(timeout=5)
     assert closed.value.rcvd is not None
     assert closed.value.rcvd.code == CLOSE_IDLE
