@@ -1,5 +1,7 @@
 // The form: reads the knobs, keeps slider and number together, picks prompts.
 
+import { onPaint } from "./store.js";
+
 const form = document.getElementById("ask");
 const prompt = document.getElementById("prompt");
 
@@ -55,6 +57,16 @@ export function checkForm() {
   return form.reportValidity();
 }
 
+/** An answer leaves room for at least one token of the prompt. */
+function limitLength({ facts }) {
+  const number = document.getElementById("max_tokens");
+  if (!facts || number.dataset.context === String(facts.max_context)) return;
+  number.dataset.context = facts.max_context;
+  number.max = Math.min(Number(number.max), facts.max_context - 1);
+  const slider = document.getElementById("max_tokens-slider");
+  slider.max = Math.min(Number(slider.max), Number(number.max));
+}
+
 export const hasPrompt = () => prompt.value.length > 0;
 
 /** Marks the field that the server refused, by its name or its JSON pointer. */
@@ -83,6 +95,7 @@ export function offerChat(possible) {
 export function mountAsk(on) {
   pair("temperature");
   pair("max_tokens");
+  onPaint(limitLength);
   const more = document.getElementById("more");
   more.addEventListener("click", () => showAdvanced(more.getAttribute("aria-expanded") !== "true"));
   for (const pick of form.querySelectorAll(".pick")) {

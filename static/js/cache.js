@@ -89,13 +89,13 @@ export function mountCache() {
     const lane = laneOf(run);
     const parts = [
       t("cache.sentence", {
-        prompt: cache.prompt,
+        n: cache.prompt,
         answer: cache.answer,
         perToken: lane ? bytes(lane.kv_bytes_per_token) : "—",
         bytes: bytes(last.kv_bytes),
       }),
       isOver(run)
-        ? t("cache.freed")
+        ? t(run.error?.code === "engine_restarted" ? "cache.gone" : "cache.freed")
         : t("cache.pool", { used: last.kv_blocks_used, total: last.kv_blocks_total }),
     ];
     if (most > MOST_CELLS) parts.push(t("cache.more", { n: most - MOST_CELLS }));

@@ -2,7 +2,8 @@
 
 import { median, setText } from "./dom.js";
 import { gaps, isOver, ttft } from "./run.js";
-import { has, sentences, t, time } from "./texts.js";
+import { store } from "./store.js";
+import { has, sentences, t, time, whole } from "./texts.js";
 
 const announce = document.getElementById("announce");
 
@@ -20,14 +21,22 @@ function sentence(run) {
   if (run.preempted && run.steps.at(-1)?.phase === "prefill" && run.tokens.length) {
     return t("status.preempted", { n: run.preempted });
   }
-  if (run.status === "prefill") return t("status.prefill", { n: run.accepted.prompt_tokens });
+  if (run.status === "prefill") return prefillText(run);
   return t("status.decode", { n: run.tokens.length, max: run.accepted.max_tokens });
+}
+
+/** A prompt that takes several steps is told step by step. */
+function prefillText(run) {
+  const { prompt_tokens: total } = run.accepted;
+  const read = run.steps.at(-1)?.own_kv_tokens ?? 0;
+  if (read > 0 && read < total) return t("status.prefillPart", { read: whole(read), n: total });
+  return t("status.prefill", { n: total });
 }
 
 function waitingText(run) {
   if (run.position > 1) return t("status.waiting", { n: run.position - 1 });
   if (run.position === 1) return t("status.next");
-  return t("status.prefill", { n: run.accepted.prompt_tokens });
+  return prefillText(run);
 }
 
 function doneText(run) {
@@ -43,8 +52,9 @@ function errorText({ code, message, context }) {
 function settings(run) {
   const { seed, dtype, device, notices } = run.accepted;
   const told = notices.filter((notice) => has(`notice.${notice}`));
+  const values = { seed: String(seed), dtype, device: device.startsWith("cuda") ? "GPU" : "CPU" };
   return sentences([
-    t("done.seed", { seed: String(seed), dtype, device }),
+    t(run.request.temperature === 0 ? "done.greedy" : "done.seed", values),
     ...told.map((notice) => t(`notice.${notice}`)),
   ]);
 }
@@ -56,7 +66,7 @@ export function mountStatus() {
   const go = document.getElementById("go");
   const stop = document.getElementById("stop");
   let told = null;
-  let problem = null;
+  let problem = null; // with the form, told until another run begins
 
   function tell(run) {
     if (told?.run !== run) told = { run, first: false, over: false };
@@ -86,21 +96,26 @@ export function mountStatus() {
     const over = isOver(run);
     place.dataset.kind = run.error ? "error" : over ? "done" : "running";
     const extra = run.done && run.accepted ? settings(run) : "";
-    setText(line, problem ?? sentences([sentence(run), extra]));
-    again.hidden = !(run.error && !run.error.field);
+    if (problem && problem.run !== run) problem = null;
+    if (problem) place.dataset.kind = "error";
+    setText(line, problem?.text ?? sentences([sentence(run), extra]));
+    again.hidden = Boolean(problem) || !run.error || Boolean(run.error.field);
     again.disabled = engineReady === false;
-    problem = null;
     tell(run);
   }
 
-  return {
-    paint,
-    /** Shows a problem with the form itself. */
-    problem(text) {
-      problem = text;
-      place.dataset.kind = "error";
-      setText(line, text);
-      say(text);
-    },
-  };
+  /** Shows a problem with the form itself, in place of what the last run left here. */
+  function tellProblem(text) {
+    problem = { run: store.run, text };
+    place.dataset.kind = "error";
+    again.hidden = true;
+    setText(line, text);
+    say(text);
+  }
+
+  // The browser says at the field what is wrong with it.
+  const form = document.getElementById("ask");
+  form.addEventListener("invalid", () => tellProblem(t("error.form")), true);
+
+  return { paint, problem: tellProblem };
 }

@@ -1,6 +1,7 @@
 // The table twin of strip and roofline: a page of steps at a time, so that it stays small.
 
 import { el, setText } from "./dom.js";
+import { isOver } from "./run.js";
 import { phaseText } from "./strip.js";
 import { changed, store } from "./store.js";
 import { bandwidth, rate, significant, t, time, whole } from "./texts.js";
@@ -34,20 +35,23 @@ function row(step, index) {
 export function mountTable() {
   const rows = part("rows");
   let shown = null;
-  let page = null; // null follows the newest steps
+  let from = null; // the first step on the page; null follows the newest
   let painted = "";
 
-  const pages = (run) => Math.max(1, Math.ceil(run.steps.length / PAGE));
+  /** The first step of the newest page, which is a full one wherever there are enough steps. */
+  const newest = (run) => Math.max(0, run.steps.length - PAGE);
   const turn = (by) => {
     const { run } = store;
     if (!run) return;
-    const last = pages(run) - 1;
-    page = Math.min(last, Math.max(0, (page ?? last) + by));
+    from = Math.min(newest(run), Math.max(0, (from ?? newest(run)) + by));
     changed();
   };
-  part("back").addEventListener("click", () => turn(-1));
-  part("forth").addEventListener("click", () => turn(1));
-  place.addEventListener("toggle", () => changed());
+  part("back").addEventListener("click", () => turn(-PAGE));
+  part("forth").addEventListener("click", () => turn(PAGE));
+  place.addEventListener("toggle", () => {
+    if (place.open && store.run && isOver(store.run)) from = 0; // nothing new to follow
+    changed();
+  });
 
   return ({ run }) => {
     if (!run) return;
@@ -55,20 +59,19 @@ export function mountTable() {
     setText(part("count"), total ? `(${whole(total)})` : "");
     if (shown !== run) {
       shown = run;
-      page = null;
+      from = null;
       painted = "";
       rows.replaceChildren();
     }
     if (!place.open || !total) return;
-    const current = Math.min(page ?? pages(run) - 1, pages(run) - 1);
-    const from = current * PAGE;
-    const to = Math.min(total, from + PAGE);
-    if (painted === `${from} ${to}`) return;
-    painted = `${from} ${to}`;
-    rows.replaceChildren(...run.steps.slice(from, to).map((step, i) => row(step, from + i)));
+    const start = from ?? newest(run);
+    const to = Math.min(total, start + PAGE);
+    if (painted === `${start} ${to} ${total}`) return;
+    painted = `${start} ${to} ${total}`;
+    rows.replaceChildren(...run.steps.slice(start, to).map((step, i) => row(step, start + i)));
     part("pager").hidden = total <= PAGE;
-    part("back").disabled = current === 0;
-    part("forth").disabled = current === pages(run) - 1;
-    setText(part("range"), t("table.range", { from: from + 1, to, total }));
+    part("back").disabled = start === 0;
+    part("forth").disabled = start >= newest(run);
+    setText(part("range"), t("table.range", { from: start + 1, to, total }));
   };
 }

@@ -1,6 +1,7 @@
 // The way of the prompt: five stages with their measured times; one at a time unfolds in place.
 
 import { el, median, setText, sum } from "./dom.js";
+import { ownTokens } from "./pieces.js";
 import { phases } from "./run.js";
 import { laneOf } from "./store.js";
 import { isPartial, probability } from "./text.js";
@@ -21,6 +22,7 @@ import {
 
 const FIRST_CHIPS = 80;
 const ELEMENT_BYTES = { float32: 4, bfloat16: 2 };
+const STREAM_BYTES = ELEMENT_BYTES.float32; // between layers, in every precision
 const STAGES = ["tokens", "vectors", "layers", "choices", "token"];
 const button = (stage) => document.getElementById(`stage-${stage}`);
 const panel = (stage) => document.getElementById(`panel-${stage}`);
@@ -90,33 +92,36 @@ function costTable(run) {
     const values = steps.map((step) => step.stages_ms.layers ?? null);
     return values.length && !values.includes(null) ? time(sum(values)) : "—";
   };
+  const [counted, measured] = [t("kind.counted"), t("kind.measured")];
+  const both = t("kind.countedPerMeasured");
   const rows = [
-    [t("way.layers.tokens"), (s) => (s.length ? whole(add(s, "tokens")) : "—")],
-    [t("way.layers.flops"), (s) => (known(s) ? flops(add(s, "flops")) : "—")],
-    [t("way.layers.bytes"), (s) => (known(s) ? bytes(add(s, "bytes")) : "—")],
+    [t("way.layers.tokens"), "", (s) => (s.length ? whole(add(s, "tokens")) : "—")],
+    [t("way.layers.flops"), counted, (s) => (known(s) ? flops(add(s, "flops")) : "—")],
+    [t("way.layers.bytes"), counted, (s) => (known(s) ? bytes(add(s, "bytes")) : "—")],
     [
       t("way.layers.intensity"),
+      counted,
       (s) => (known(s) ? significant(add(s, "flops") / add(s, "bytes")) : "—"),
     ],
-    [t("way.layers.time"), (s) => (s.length ? time(add(s, "time_ms")) : "—")],
-    [t("way.layers.layersTime"), layersMs],
-    ["FLOP/s", (s) => (known(s) ? rate(add(s, "flops") / add(s, "time")) : "—")],
-    ["byte/s", (s) => (known(s) ? bandwidth(add(s, "bytes") / add(s, "time")) : "—")],
+    [t("way.layers.time"), measured, (s) => (s.length ? time(add(s, "time_ms")) : "—")],
+    [t("way.layers.layersTime"), measured, layersMs],
+    ["FLOP/s", both, (s) => (known(s) ? rate(add(s, "flops") / add(s, "time")) : "—")],
+    ["byte/s", both, (s) => (known(s) ? bandwidth(add(s, "bytes") / add(s, "time")) : "—")],
   ];
   const table = el("table", "cost");
   const head = el("tr");
-  head.append(el("td"));
+  head.append(el("td"), el("td"));
   columns.forEach(([name], i) => {
     const cell = el("th", i ? "cool" : "warm", name);
     cell.scope = "col";
     head.append(cell);
   });
   const body = el("tbody");
-  for (const [name, value] of rows) {
+  for (const [name, kind, value] of rows) {
     const row = el("tr");
     const first = el("th", "", name);
     first.scope = "row";
-    row.append(first, ...columns.map(([, steps]) => el("td", "", value(steps))));
+    row.append(first, el("td", "kind", kind), ...columns.map(([, steps]) => el("td", "", value(steps))));
     body.append(row);
   }
   const top = el("thead");
@@ -134,38 +139,40 @@ const DETAILS = {
     if (!run.accepted) return null;
     const { prompt, messages } = run.request;
     const count = characters(prompt ?? messages[0].content);
-    const n = run.accepted.prompt_tokens;
+    const all = run.accepted.prompt_tokens;
+    const own = messages ? ownTokens(messages[0].content, run.accepted.prompt_pieces) : all;
     const text = t("way.tokens.details", {
-      n,
-      characters: whole(count),
-      ratio: significant(count / n),
+      n: own,
+      characters: t("way.tokens.characters", { n: count }),
+      ratio: significant(count / own),
     });
     return [
-      line(sentences([text, messages && t("way.tokens.chat")]), "soft"),
+      line(
+        sentences([own && text, own < all && t("way.tokens.chat", { n: all - own, total: whole(all) })]),
+        "soft",
+      ),
       ...tokenChips(run),
     ];
   },
   vectors(run, facts) {
     if (!run.accepted || !facts) return null;
-    const size = ELEMENT_BYTES[run.accepted.dtype];
-    const n = run.accepted.prompt_tokens;
+    const { dtype, prompt_tokens: n } = run.accepted;
+    const table = facts.vocabulary * facts.hidden * ELEMENT_BYTES[dtype];
+    const picked = t("way.vectors.table", {
+      vocabulary: facts.vocabulary,
+      tableBytes: bytes(table),
+      dtype,
+    });
     return [
       line(
         t("way.vectors.shape", {
           n,
           hidden: facts.hidden,
-          size,
-          bytes: bytes(n * facts.hidden * size),
+          size: STREAM_BYTES,
+          bytes: bytes(n * facts.hidden * STREAM_BYTES),
         }),
       ),
-      line(
-        t("way.vectors.table", {
-          vocabulary: facts.vocabulary,
-          tableBytes: bytes(facts.vocabulary * facts.hidden * size),
-          dtype: run.accepted.dtype,
-        }),
-        "soft",
-      ),
+      line(sentences([picked, dtype !== "float32" && t("way.vectors.stream")]), "soft"),
     ];
   },
   layers(run, facts) {

@@ -220,3 +220,116 @@ def test_keys_are_not_offered_to_fingers(play: Play) -> None:
     mouse = play([accepted()])
     start(mouse, "abcd")
     expect(mouse.get_by_text(hint)).to_be_visible()
+
+
+def test_a_long_prefill_is_told_step_by_step(play: Play) -> None:
+    pieces = ["a"] * 6554
+    chunk = prefill(0, 1.0, 300.0, own_kv_tokens=2048, tokens=2048)
+    page = play([accepted(pieces), chunk])
+    start(page, "a" * 6554)
+    expect(page.locator("#status")).to_have_text("Prefill: token 2,048 of 6,554…")
+    page = play([accepted(pieces), {"type": "queued", "position": 1}])
+    start(page, "a" * 6554)
+    expect(page.locator("#status")).to_have_text("Waiting: yours is next.")
+
+
+def test_the_template_is_not_counted_as_the_readers_text(play: Play) -> None:
+    frame = ["<|im_start|>", "user", "\n"]
+    own = ["Hi", " ", "<F0><9F>", "<A6>", "<8A>"]
+    page = play([accepted([*frame, *own, "<|im_end|>", "\n"])])
+    start(page, "Hi 🦊")
+    page.click("#stage-tokens")
+    details = page.locator("#panel-tokens [data-facts]")
+    expect(details).to_contain_text("4 characters became 5 tokens: 0.80 characters a token.")
+    expect(details).to_contain_text("The chat template adds 5 more, 10 in all")
+
+
+def test_one_is_not_many(play: Play) -> None:
+    page = play(
+        [accepted(["a"]), prefill(0, 1.0, 5.0, own_kv_tokens=1), token(0, 6.0, None), done(1)]
+    )
+    page.get_by_role("radio", name="a beginning").check(force=True)
+    run(page, "a")
+    page.click("#stage-tokens")
+    expect(page.locator("#panel-tokens")).to_contain_text(
+        "1 character became 1 token: 1.00 characters a token."
+    )
+    expect(page.locator("#cache [data-sentence]")).to_contain_text("1 token of the prompt")
+    expect(page.locator("#strip [data-prefill]")).to_contain_text("1 token at once")
+
+
+def test_vectors_are_float32_and_their_table_is_not(play: Play) -> None:
+    page = play([accepted(dtype="bfloat16")])
+    start(page, "abcd")
+    page.click("#stage-vectors")
+    facts = page.locator("#panel-vectors [data-facts]")
+    expect(facts).to_contain_text("4 × 64 numbers × 4 bytes")
+    expect(facts).to_contain_text("65.5\u00a0kB in bfloat16")
+    expect(facts).to_contain_text("between the layers, the vectors are kept in float32")
+
+
+def test_greedy_has_no_seed(play: Play) -> None:
+    page = play(with_tokens(steps_in_a_row(3, 8.0)))
+    page.fill("#temperature", "0")
+    run(page, "abcd")
+    status = page.locator("#status")
+    expect(status).to_contain_text("no seed; float32, on the CPU.")
+    page.fill("#temperature", "1")
+    run(page, "abcd")
+    expect(status).to_contain_text("Seed 7, float32, on the CPU.")
+
+
+def test_ratios_keep_a_decimal(play: Play) -> None:
+    page = play(with_tokens(steps_in_a_row(3, 9.0, predicted_ms=3.0, predicted_time=0.003)))
+    run(page, "abcd")
+    expect(page.locator("#itl [data-predicted]")).to_contain_text("measured is 3.0 times that")
+
+
+def test_the_table_never_opens_on_a_rest(play: Play) -> None:
+    page = play(with_tokens(steps_in_a_row(80, 8.0)))
+    run(page, "abcd")
+    page.locator("#steps summary").click()
+    rows, told = page.locator("#steps tbody tr"), page.locator("#steps [data-range]")
+    expect(told).to_have_text("steps 1 to 40 of 81")
+    for text in ("steps 41 to 80 of 81", "steps 42 to 81 of 81"):
+        page.get_by_role("button", name="Later").click()
+        expect(told).to_have_text(text)
+        expect(rows).to_have_count(40)
+    expect(page.get_by_role("button", name="Later")).to_be_disabled()
+
+
+def test_a_refusal_goes_when_the_form_is_wrong(play: Play) -> None:
+    refusal = {"type": "error", "code": "never_fits", "message": "", "field": "/max_tokens"}
+    page = play([refusal])
+    run(page, "abcd")
+    status = page.locator("#status")
+    expect(status).to_contain_text("larger than the model's context of 2,048 tokens")
+    page.fill("#max_tokens", "2048")
+    page.click("#go")
+    expect(status).to_have_text("Nothing was sent: a value in the form is not possible.")
+    page.fill("#max_tokens", "2047")
+    page.click("#go")
+    expect(status).to_contain_text("larger than the model's context")
+
+
+def test_a_cache_goes_with_its_process(play: Play) -> None:
+    killed = {"type": "error", "code": "engine_restarted", "message": "", "field": None}
+    page = play([accepted(), prefill(0, 1.0, 5.0), token(0, 6.0, None), killed])
+    run(page, "abcd")
+    sentence = page.locator("#cache [data-sentence]")
+    expect(sentence).to_contain_text("The engine's process ended, and its whole cache with it.")
+    expect(sentence).not_to_contain_text("went back to the pool")
+
+
+def test_stages_say_what_was_measured_and_what_counted(play: Play) -> None:
+    page = play(with_tokens(steps_in_a_row(3, 8.0)))
+    run(page, "abcd")
+    for stage in page.locator(".stage").all():
+        expect(stage).to_contain_text("measured")
+    page.click("#stage-layers")
+    kinds = page.locator(".cost tbody .kind").all_inner_texts()
+    assert (
+        kinds
+        == ["", "counted", "counted", "counted", "measured", "measured"]
+        + ["counted per measured time"] * 2
+    )

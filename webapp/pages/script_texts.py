@@ -32,6 +32,9 @@ SCRIPT_TEXTS: dict[str, str | _Plural] = {
     "mixed": _N("mixed"),
     "prefill.mixed": _N("prefill, beside decode of others"),
     "decode.mixed": _N("decode, beside prefill of others"),
+    "kind.measured": _N("measured"),
+    "kind.counted": _N("counted"),
+    "kind.countedPerMeasured": _N("counted per measured time"),
     # the line beside Run, and what a screen reader hears
     "status.connecting": _N("Connecting…"),
     "status.sending": _N("Sent. Waiting for the engine to take it in…"),
@@ -39,7 +42,8 @@ SCRIPT_TEXTS: dict[str, str | _Plural] = {
         "Waiting: {n} prompt is before yours.", "Waiting: {n} prompts are before yours."
     ),
     "status.next": _N("Waiting: yours is next."),
-    "status.prefill": _P("Prefill: {n} token at once…", "Prefill: {n} tokens at once…"),
+    "status.prefill": _P("Prefill: {n} token…", "Prefill: {n} tokens…"),
+    "status.prefillPart": _P("Prefill: token {read} of {n}…", "Prefill: token {read} of {n}…"),
     "status.decode": _N("Decoding: token {n} of at most {max}."),
     "status.stopping": _N("Stopping…"),
     "status.preempted": _P(
@@ -55,7 +59,8 @@ SCRIPT_TEXTS: dict[str, str | _Plural] = {
     ),
     "done.abort": _P("Stopped by you after {n} token.", "Stopped by you after {n} tokens."),
     "done.error": _P("The engine failed after {n} token.", "The engine failed after {n} tokens."),
-    "done.seed": _N("Seed {seed}, {dtype}, on {device}."),
+    "done.seed": _N("Seed {seed}, {dtype}, on the {device}."),
+    "done.greedy": _N("Temperature 0 draws nothing, so no seed; {dtype}, on the {device}."),
     "say.start": _N("Running."),
     "say.first": _N("First token after {time}."),
     "say.done": _N("{status} Median time between tokens: {itl}. The answer: {text}"),
@@ -80,7 +85,16 @@ SCRIPT_TEXTS: dict[str, str | _Plural] = {
         "when you like."
     ),
     "error.refused": _N("The server refused the connection. Reload the page."),
+    "error.left": _N("The run ended when the page was left."),
+    "error.back": _N(
+        "The engine was not there, and this run ended early. It is ready again: run it again when "
+        "you like."
+    ),
+    "engine.unreachable": _N("The server cannot be reached."),
+    "elsewhere.unreachable": _N("No prediction came: the server cannot be reached. Try again."),
+    "elsewhere.failed": _N("No prediction came: the server answered with an error. Try again."),
     "error.empty": _N("Write a prompt first."),
+    "error.form": _N("Nothing was sent: a value in the form is not possible."),
     "error.other": _N("The server said: {message}"),
     "notice.byte_order_mark_removed": _N("An invisible byte order mark was taken off the prompt."),
     "notice.characters_left_out": _N(
@@ -88,16 +102,24 @@ SCRIPT_TEXTS: dict[str, str | _Plural] = {
     ),
     # the way: five stages
     "way.tokens.details": _P(
-        "{characters} characters became {n} token: {ratio} characters a token.",
-        "{characters} characters became {n} tokens: {ratio} characters a token.",
+        "{characters} became {n} token: {ratio} characters a token.",
+        "{characters} became {n} tokens: {ratio} characters a token.",
     ),
-    "way.tokens.chat": _N(
-        "The chat template's own markers are counted too: they tell the model who speaks."
+    "way.tokens.characters": _P("{n} character", "{n} characters"),
+    "way.tokens.chat": _P(
+        "The chat template adds {n} more, {total} in all: markers that say who speaks, and its own "
+        "system message if it has one.",
+        "The chat template adds {n} more, {total} in all: markers that say who speaks, and its own "
+        "system message if it has one.",
     ),
     "way.tokens.more": _P("Show {n} more", "Show {n} more"),
     "way.vectors.shape": _N("{n} × {hidden} numbers × {size} bytes = {bytes}"),
     "way.vectors.table": _N(
-        "picked from a table of {vocabulary} rows, {tableBytes} in {dtype}; 0 FLOPs"
+        "Picked from a table of {vocabulary} rows, {tableBytes} in {dtype}; 0 FLOPs."
+    ),
+    "way.vectors.stream": _N(
+        "From here on, and between the layers, the vectors are kept in float32: each layer adds "
+        "its part to them, and bfloat16 would round much of that away."
     ),
     "way.layers.makeup": _N(
         "{layers} layers, each with {heads} query heads and {kvHeads} key-value heads of {dim} "
@@ -259,10 +281,13 @@ SCRIPT_TEXTS: dict[str, str | _Plural] = {
     "cache.count": _P("{n} token", "{n} tokens"),
     "cache.blocks": _P("{n} block of {size}", "{n} blocks of {size}"),
     "cache.pool": _N("{used} of {total} blocks in use by all prompts."),
-    "cache.sentence": _N(
-        "{prompt} tokens of the prompt and {answer} of the answer keep their keys and values: "
-        "{perToken} a token, {bytes} in all."
+    "cache.sentence": _P(
+        "{n} token of the prompt and {answer} of the answer keep their keys and values: "
+        "{perToken} a token, {bytes} in all.",
+        "{n} tokens of the prompt and {answer} of the answer keep their keys and values: "
+        "{perToken} a token, {bytes} in all.",
     ),
+    "cache.gone": _N("The engine's process ended, and its whole cache with it."),
     "cache.freed": _N("The run is over: its blocks went back to the pool."),
     "cache.cell": _N("block {n}: tokens {from} to {to}, {prompt} of the prompt, {answer} new"),
     "cache.cell.free": _N("block {n}: not needed yet, reserved by no one"),
