@@ -24,6 +24,13 @@ def calibrate(
         calibration = calibrate_now(device)
     except EngineError as error:
         raise typer.BadParameter(error.message, param_hint="--device") from error
+    except OSError as error:
+        typer.echo(f"the result cannot be kept: {error.strerror}; set FIRSTTOKEN_STATE", err=True)
+        raise typer.Exit(1) from error
+    except RuntimeError as error:
+        # What torch raises when a device's memory is full; its first line says so.
+        typer.echo(f"could not measure: {str(error).splitlines()[0]}", err=True)
+        raise typer.Exit(1) from error
     typer.echo(
         json.dumps(_document(calibration), indent=2) if as_json else _for_people(calibration)
     )

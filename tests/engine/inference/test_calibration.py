@@ -288,6 +288,24 @@ def test_an_unknown_device_is_refused_by_name(measurements: list[str]):
     assert measurements == []
 
 
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (PermissionError(13, "Permission denied"), "FIRSTTOKEN_STATE"),
+        (RuntimeError("CUDA out of memory.\nmore"), "CUDA out of memory."),
+    ],
+)
+def test_a_failure_is_one_line(monkeypatch: pytest.MonkeyPatch, error: Exception, words: str):
+    def fail(device: str) -> None:
+        raise error
+
+    monkeypatch.setattr(subject, "calibrate_now", fail)
+    result = invoke()
+    assert result.exit_code == 1
+    assert words in result.output
+    assert len(result.output.splitlines()) == 1
+
+
 @pytest.mark.serial
 def test_this_machine_is_measured_in_seconds_and_joins_the_catalogue(state_dir: Path):
     started = time.perf_counter()
