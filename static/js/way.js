@@ -110,7 +110,7 @@ function costTable(run) {
   ];
   const table = el("table", "cost");
   const head = el("tr");
-  head.append(el("td"), el("td"));
+  head.append(el("td"));
   columns.forEach(([name], i) => {
     const cell = el("th", i ? "cool" : "warm", name);
     cell.scope = "col";
@@ -121,7 +121,8 @@ function costTable(run) {
     const row = el("tr");
     const first = el("th", "", name);
     first.scope = "row";
-    row.append(first, el("td", "kind", kind), ...columns.map(([, steps]) => el("td", "", value(steps))));
+    first.append(" ", el("span", "kind", kind));
+    row.append(first, ...columns.map(([, steps]) => el("td", "", value(steps))));
     body.append(row);
   }
   const top = el("thead");
@@ -272,6 +273,7 @@ export function mountWay() {
       setText(place.querySelector("[data-count]"), shown[stage]);
       const value = spent[stage];
       setText(place.querySelector("[data-time]"), value === null ? "—" : time(value));
+      place.querySelector("[data-kind]").hidden = value === null;
       const share = run.tokens.length && value ? `${(value / most) * 100}%` : "0";
       place.querySelector("[data-share]").style.width = share;
     }

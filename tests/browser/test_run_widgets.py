@@ -322,14 +322,17 @@ def test_a_cache_goes_with_its_process(play: Play) -> None:
 
 
 def test_stages_say_what_was_measured_and_what_counted(play: Play) -> None:
-    page = play(with_tokens(steps_in_a_row(3, 8.0)))
+    steps = steps_in_a_row(3, 8.0)
+    steps[0]["stages_ms"] = {"embed": 0.1, "layers": 9.0}
+    page = play(with_tokens(steps))
     run(page, "abcd")
-    for stage in page.locator(".stage").all():
-        expect(stage).to_contain_text("measured")
+    for stage in ("tokens", "vectors", "layers", "token"):
+        expect(page.locator(f"#stage-{stage} [data-kind]")).to_be_visible()
+    expect(page.locator("#stage-choices [data-kind]")).to_be_hidden()
     page.click("#stage-layers")
     kinds = page.locator(".cost tbody .kind").all_inner_texts()
     assert (
         kinds
         == ["", "counted", "counted", "counted", "measured", "measured"]
-        + ["counted per measured time"] * 2
+        + ["counted ÷ measured"] * 2
     )

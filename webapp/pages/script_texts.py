@@ -34,7 +34,7 @@ SCRIPT_TEXTS: dict[str, str | _Plural] = {
     "decode.mixed": _N("decode, beside prefill of others"),
     "kind.measured": _N("measured"),
     "kind.counted": _N("counted"),
-    "kind.countedPerMeasured": _N("counted per measured time"),
+    "kind.countedPerMeasured": _N("counted ÷ measured"),
     # the line beside Run, and what a screen reader hears
     "status.connecting": _N("Connecting…"),
     "status.sending": _N("Sent. Waiting for the engine to take it in…"),
@@ -269,6 +269,7 @@ SCRIPT_TEXTS: dict[str, str | _Plural] = {
     "token.card.batch": _N("prompts in the step"),
     "token.card.number": _N("token {n}"),
     "token.card.partial": _N("part of a character: its text came later"),
+    "token.card.joined": _N("it goes on with a character that an earlier token began"),
     "token.card.held": _N("it has no text: it ends the answer, or its text was held back"),
     "token.check.same": _P(
         "{n} character; the streamed pieces equal the whole decode.",
