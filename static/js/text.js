@@ -1,6 +1,7 @@
 // The answer: every token an element of its own, its text only ever set as text.
 
 import { el, setText } from "./dom.js";
+import { Clusters } from "./clusters.js";
 import { isOver } from "./run.js";
 import { rove } from "./roving.js";
 import { select, store } from "./store.js";
@@ -21,10 +22,12 @@ function level(p) {
   return p >= 0.1 ? "p1" : "p0";
 }
 
-function chip(token) {
+function chip(token, clusters) {
   const p = probability(token);
-  const node = el("span", `token ${level(p)}`, token.text);
-  if (!token.text) node.classList.add("silent");
+  const node = el("span", `token ${level(p)}`);
+  const joined = clusters.put(node, token.text);
+  if (joined) node.dataset.joined = "yes";
+  if (joined.length === token.text.length) node.classList.add("silent");
   else if (token.text.includes("\n") && !token.text.trim()) node.classList.add("blank");
   node.setAttribute("role", "option");
   node.setAttribute("aria-selected", "false");
@@ -51,7 +54,7 @@ function facts(run, token) {
   ];
 }
 
-function fillCard(card, run, token) {
+function fillCard(card, chosen, run, token) {
   const title = el("p", "card-title");
   title.append(el("b", "piece", visible(token.piece)));
   title.append(el("span", "soft", ` ${t("token.card.number", { n: token.index + 1 })}`));
@@ -60,6 +63,8 @@ function fillCard(card, run, token) {
   card.replaceChildren(title);
   if (!token.text) {
     card.append(el("p", "soft", t(isPartial(token) ? "token.card.partial" : "token.card.held")));
+  } else if (chosen.dataset.joined) {
+    card.append(el("p", "soft", t("token.card.joined")));
   }
   card.append(list);
 }
@@ -80,6 +85,7 @@ export function mountText() {
   let shown = null;
   let drawn = 0;
   let marked = null;
+  let clusters = null;
 
   const roving = rove(place, ".token", (chosen) => {
     const token = chosen && store.run?.tokens[Number(chosen.dataset.index)];
@@ -99,7 +105,7 @@ export function mountText() {
     }
     card.hidden = !chosen;
     if (!chosen) return;
-    fillCard(card, run, run.tokens[index]);
+    fillCard(card, chosen, run, run.tokens[index]);
     putCard(card, chosen);
   }
 
@@ -124,6 +130,7 @@ export function mountText() {
       shown = run;
       drawn = 0;
       marked = null;
+      clusters = new Clusters();
       place.replaceChildren();
       delete place.dataset.complete;
       setText(part("check"), "");
@@ -131,7 +138,7 @@ export function mountText() {
     part("empty").hidden = run.tokens.length > 0;
     place.hidden = run.tokens.length === 0;
     part("legend").hidden = run.tokens.length === 0;
-    const fresh = run.tokens.slice(drawn).map(chip);
+    const fresh = run.tokens.slice(drawn).map((token) => chip(token, clusters));
     if (fresh.length) {
       place.append(...fresh);
       drawn = run.tokens.length;

@@ -81,9 +81,12 @@ export const percent = (value) => {
 
 const SEGMENTER = typeof Intl.Segmenter === "function" ? new Intl.Segmenter(language) : null;
 
+/** The characters as a reader sees them (grapheme clusters): an emoji of several parts is one. */
+export const graphemes = (text) =>
+  SEGMENTER ? Array.from(SEGMENTER.segment(text), ({ segment }) => segment) : [...text];
+
 /** How many characters a reader would count. */
-export const characters = (text) =>
-  SEGMENTER ? [...SEGMENTER.segment(text)].length : [...text].length;
+export const characters = (text) => graphemes(text).length;
 
 /** A token's text with its spaces and line ends made visible. */
 export const visible = (piece) =>

@@ -249,6 +249,7 @@ def test_under_a_path(open_page: OpenPage, prefix: str) -> None:
         page.get_by_role("link", name="中文").click()
         expect(page.locator("html")).to_have_attribute("lang", "zh-Hans")
         assert page.url == f"{server.url}{prefix}/?lang=zh-Hans"
+        page.close()  # a page that lost its server would say so
 
 
 def test_language_and_theme_are_kept(fake_server: LiveApp, open_page: OpenPage) -> None:
