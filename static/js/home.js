@@ -3,7 +3,11 @@
 import { blame, checkForm, hasPrompt, mountAsk, offerChat, readRequest } from "./ask.js";
 import { mountAnswers } from "./answers.js";
 import { mountCache } from "./cache.js";
+import { setText } from "./dom.js";
 import { mountElsewhere } from "./elsewhere.js";
+import { keepForm } from "./keep.js";
+import { mountPrinted } from "./printed.js";
+import { ask, mountReach } from "./reach.js";
 import { mountRoofline } from "./roofline.js";
 import { isOver, newRun, take } from "./run.js";
 import { Socket } from "./socket.js";
@@ -17,6 +21,8 @@ import { mountWay } from "./way.js";
 
 const root = document.getElementById("run");
 const PENDING_MS = 5000;
+// Errors that say "not now": once the engine is ready, what they advise is out of date.
+const PASSING = new Set(["server_stopping", "engine_restarted", "engine_unavailable"]);
 let pending = null; // a run that waits for the connection; sent once or not at all
 
 const socket = new Socket(document.getElementById("ask").dataset.socket, {
@@ -38,18 +44,30 @@ const socket = new Socket(document.getElementById("ask").dataset.socket, {
   },
   lost(final) {
     if (final) fail("refused");
-    else if (store.run && !isOver(store.run) && !pending) fail("connection");
+    else {
+      if (store.run && !isOver(store.run) && !pending) fail("connection");
+      ask(); // the server may be gone with it
+    }
     changed();
   },
 });
 
 function announceEngine(engine) {
   const ready = document.getElementById("engine").dataset.ready === "yes";
-  if (ready !== (engine.state === "ready")) htmx.trigger(document.body, "engine-changed");
+  if (ready !== (engine.state === "ready")) ask();
+  if (engine.state === "ready") recovered();
+}
+
+/** The engine is ready again: the status must not go on saying that it is not. */
+function recovered() {
+  const error = store.run?.error;
+  if (!error || !PASSING.has(error.code)) return;
+  store.run.error = { ...error, code: "back" };
+  changed();
 }
 
 function failed(error) {
-  if (error.code.startsWith("engine_")) htmx.trigger(document.body, "engine-changed");
+  if (error.code.startsWith("engine_")) ask();
   if (error.field) blame(error.field);
 }
 
@@ -116,11 +134,29 @@ function readEngine() {
   }
   // The fragment is only swapped when something changed: dtypes and roof may have, too.
   if (was !== undefined && store.engineReady) htmx.trigger(document.body, "engine-ready");
+  if (store.engineReady) recovered();
   changed();
 }
 
+/** A run ends with its page; a page that comes back from the browser's memory says so, too. */
+function leave() {
+  fail("left");
+  changed();
+}
+
+const running = () => Boolean(store.run) && !isOver(store.run);
 const status = mountStatus();
 mountAsk({ run, stop });
+if (keepForm(running)) {
+  setText(document.getElementById("status"), t("error.left"));
+  say(t("error.left"));
+}
+addEventListener("pagehide", leave);
+mountReach(() => {
+  store.engineReady = false;
+  say(t("engine.unreachable"));
+  changed();
+});
 onPaint(status.paint);
 onPaint(({ run: current }) => {
   root.dataset.state = current?.status ?? "idle";
@@ -134,6 +170,7 @@ for (const mount of [
   mountRoofline,
   mountTable,
   mountElsewhere,
+  mountPrinted,
 ]) {
   onPaint(mount());
 }

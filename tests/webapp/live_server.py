@@ -49,10 +49,10 @@ class LiveApp:
 
 
 @contextmanager
-def running_app(settings: Settings, engine: EnginePort) -> Iterator[LiveApp]:
-    """Serves until the block ends; fails if the server does not stop."""
+def running_app(settings: Settings, engine: EnginePort, port: int = 0) -> Iterator[LiveApp]:
+    """Serves until the block ends; fails if the server does not stop. Port 0 takes a free one."""
     app = create_app(settings, engine)
-    sockets = bind("127.0.0.1", 0)
+    sockets = bind("127.0.0.1", port)
     port = sockets[0].getsockname()[1]
     server = LiveServer(server_config(app), app.state.live)
     thread = threading.Thread(target=server.run, kwargs={"sockets": sockets}, daemon=True)
