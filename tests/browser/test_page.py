@@ -249,7 +249,10 @@ def test_under_a_path(open_page: OpenPage, prefix: str) -> None:
         page.get_by_role("link", name="中文").click()
         expect(page.locator("html")).to_have_attribute("lang", "zh-Hans")
         assert page.url == f"{server.url}{prefix}/?lang=zh-Hans"
-        page.close()  # a page that lost its server would say so
+        # A page that loses its server says so, and one that is closed while it connects, too.
+        until(page, lambda: len(server.app.state.live) == 1)
+        page.wait_for_load_state("networkidle")
+        page.close()
 
 
 def test_language_and_theme_are_kept(fake_server: LiveApp, open_page: OpenPage) -> None:
