@@ -9,4 +9,4 @@ import os
 # wait, and the default of some milliseconds is spent whenever a mate has lost its core to another
 # program: on a busy two-core machine that makes a decode step ten times slower. Read by libgomp
 # when torch is loaded, so it is set before; a value from outside is kept.
-os.environ.setdefault("GOMP_SPINCOUNT", "1000")
+os.environ.setdefault("GOMP_SPINCOUNT", "3000")
