@@ -14,7 +14,6 @@ from engine.errors import InvalidRequest
 from engine.inference.calibration import ensure_calibrated, memory_bytes
 from engine.inference.device import DTYPES, Device, open_device
 from engine.inference.executor import TorchExecutor
-from engine.inference.kv_cache.paged import kv_bytes_per_token
 from engine.inference.model.config import ModelConfig
 from engine.inference.model.load import load_transformer
 from engine.inference.options import EngineOptions
@@ -159,7 +158,7 @@ def _load_lane(
         dtype,
         executor.weight_bytes / 1e6,
         options.kv_tokens,
-        kv_bytes_per_token(checkpoint.config, DTYPES[dtype]),
+        executor.kv_bytes_per_token,
     )
     _warm_up(executor)
     return executor

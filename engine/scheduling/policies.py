@@ -40,14 +40,11 @@ class Policy(Protocol):
 
 
 class _ByRank:
-    """A policy with one fixed order; it keeps no account of anybody."""
+    """What policies with one fixed order share: they keep no account of anybody."""
 
     turn_is_rank = True
 
-    def rank(self, request: Request) -> Order:
-        raise NotImplementedError
-
-    def turn(self, request: Request) -> Order:
+    def turn(self: Policy, request: Request) -> Order:
         return self.rank(request)
 
     def joined(self, request: Request, others: Iterable[Request]) -> None:
