@@ -1,4 +1,4 @@
-"""A matrix of weights in a few bits, in the one form that every method makes and every kernel takes.
+"""A matrix of weights in a few bits: the one form that methods make and kernels take.
 
 Shapes: o out_features · i in_features · q groups of a row, i / group_size.
 """
