@@ -11,7 +11,7 @@ from engine.errors import StepFailed
 from engine.inference.kv_cache.paged import PagedKVCache
 from engine.inference.model.batch import build_batch
 from engine.inference.model.transformer import Transformer
-from engine.inference.sampling import Sampler, SamplingParams
+from engine.inference.sampling import Sampler, SampleRow, SamplingParams
 from engine.scheduling.blocks import DEFAULT_BLOCK_SIZE
 from engine.scheduling.plan import Sample, StepPlan, StepResult
 
@@ -115,9 +115,11 @@ class TorchExecutor:
         try:
             choices = self._sampler.sample(
                 logits_nv,
-                [self._params[sequence.request_id] for sequence in batch.sampled],
-                # A new token stands right after the last one that was computed.
-                [sequence.start + sequence.num_tokens for sequence in batch.sampled],
+                [
+                    # A new token stands right after the last one that was computed.
+                    SampleRow(self._params[s.request_id], position=s.start + s.num_tokens)
+                    for s in batch.sampled
+                ],
             )
         except StepFailed:
             blocks = (block for s in plan.sequences for block in s.block_table)

