@@ -1,0 +1,117 @@
+// How packed weights and prepared inputs lie in memory; known to the packing and to all kernels.
+#pragma once
+
+#include <cstring>
+
+#include "matmul.h"
+
+namespace firsttoken {
+
+constexpr int kTile = 32;   // outputs in a panel: two vectors of 16 float32
+constexpr int kChunk = 32;  // inputs that share one 8-bit scale
+constexpr int kQuad = 4;    // inputs that one 8-bit multiply-add takes for each output
+constexpr size_t kLine = 64;
+
+// A panel holds, in the order in which a kernel reads:
+//   F32   for each input:          32 floats
+//   BF16  for each pair of inputs: 32 outputs x 2 bfloat16
+//   I8    for each group: 32 scales [, 32 offsets] as float16, then for each quad of inputs
+//         32 outputs x 4 bytes, which are level + 128 (unsigned: the multiply-add wants it so)
+//   I4    the same with 32 x 4 bytes for two quads: the first in the low four bits
+// Inputs beyond k and outputs beyond n are zeros, as are the inputs' own levels beyond k.
+
+constexpr size_t round_up(size_t value, size_t multiple) {
+    return (value + multiple - 1) / multiple * multiple;
+}
+
+inline bool is_quantised(const PackedMatrix& matrix) { return matrix.kind >= I8; }
+
+// The level that stands for zero in the stored, unsigned form.
+inline int zero_level(const PackedMatrix& matrix) {
+    if (matrix.kind == I8) return 128;
+    return matrix.has_offsets ? 0 : 8;
+}
+
+inline int padded_k(const PackedMatrix& matrix) {
+    const int multiple = is_quantised(matrix) ? kChunk : matrix.kind == BF16 ? 2 : 1;
+    return static_cast<int>(round_up(matrix.k, multiple));
+}
+
+inline int panels(const PackedMatrix& matrix) { return (matrix.n + kTile - 1) / kTile; }
+
+inline int chunks(const PackedMatrix& matrix) { return padded_k(matrix) / kChunk; }
+
+inline int chunks_of_group(const PackedMatrix& matrix) {
+    return (matrix.group + kChunk - 1) / kChunk;
+}
+
+inline size_t chunk_bytes(const PackedMatrix& matrix) {
+    return kTile * kChunk / (matrix.kind == I4 ? 2 : 1);
+}
+
+// Scales and offsets in front of a group's levels.
+inline size_t group_header_bytes(const PackedMatrix& matrix) {
+    return kTile * sizeof(uint16_t) * (matrix.has_offsets ? 2 : 1);
+}
+
+inline size_t panel_bytes(const PackedMatrix& matrix) {
+    const size_t k = padded_k(matrix);
+    if (matrix.kind == F32) return k * kTile * sizeof(float);
+    if (matrix.kind == BF16) return k * kTile * sizeof(uint16_t);
+    const size_t groups = chunks(matrix) / chunks_of_group(matrix);
+    return groups * group_header_bytes(matrix) + chunks(matrix) * chunk_bytes(matrix);
+}
+
+// A prepared row. F32 and BF16: its k numbers. I8 and I4: k levels (int8), then for each chunk the
+// scale (float), the sum of the levels (int32) and the sum times the scale (float).
+struct QuantisedRow {
+    int8_t* levels;
+    float* scales;
+    int32_t* sums;
+    float* scaled_sums;
+};
+
+inline QuantisedRow quantised_row(const void* row, int chunk_count) {
+    int8_t* levels = static_cast<int8_t*>(const_cast<void*>(row));
+    float* scales = reinterpret_cast<float*>(levels + chunk_count * kChunk);
+    int32_t* sums = reinterpret_cast<int32_t*>(scales + chunk_count);
+    return {levels, scales, sums, reinterpret_cast<float*>(sums + chunk_count)};
+}
+
+inline size_t input_row_bytes(const PackedMatrix& matrix) {
+    const size_t k = padded_k(matrix);
+    if (matrix.kind == F32) return round_up(k * sizeof(float), kLine);
+    if (matrix.kind == BF16) return round_up(k * sizeof(uint16_t), kLine);
+    return round_up(k + chunks(matrix) * (2 * sizeof(float) + sizeof(int32_t)), kLine);
+}
+
+inline uint32_t bits_of(float value) {
+    uint32_t bits;
+    std::memcpy(&bits, &value, sizeof bits);
+    return bits;
+}
+
+inline float float_of(uint32_t bits) {
+    float value;
+    std::memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+inline float bfloat_to_float(uint16_t half) { return float_of(static_cast<uint32_t>(half) << 16); }
+
+// To the nearest bfloat16, ties to even; a NaN stays one.
+inline uint16_t float_to_bfloat(float value) {
+    const uint32_t bits = bits_of(value);
+    if ((bits & 0x7fffffffu) > 0x7f800000u) return static_cast<uint16_t>(bits >> 16 | 0x40);
+    return static_cast<uint16_t>((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+
+// Any finite float16: its exponent is moved from a bias of 15 to one of 127 by a multiplication,
+// which also makes normal numbers of subnormal ones.
+inline float half_to_float(uint16_t half) {
+    const uint32_t magnitude = static_cast<uint32_t>(half & 0x7fff) << 13;
+    const float value = float_of(magnitude) * 0x1p112f;
+    return half & 0x8000 ? -value : value;
+}
+
+}  // namespace firsttoken
