@@ -283,6 +283,27 @@ def test_a_row_of_minus_infinity_is_an_error() -> None:
         ("seed", MAX_SEED + 1),
         ("seed", 1.5),
         ("seed", True),
+        ("repetition_penalty", 0.0),
+        ("repetition_penalty", 10.1),
+        ("repetition_penalty", math.nan),
+        ("presence_penalty", 2.1),
+        ("presence_penalty", math.nan),
+        ("frequency_penalty", -2.1),
+        ("frequency_penalty", math.inf),
+        ("frequency_penalty", "1"),
+        ("top_logprobs", 21),
+        ("top_logprobs", -1),
+        ("top_logprobs", True),
+        ("logit_bias", {1: 2.0}),
+        ("logit_bias", ((1,),)),
+        ("logit_bias", ((1, math.nan),)),
+        ("logit_bias", ((1, 100.1),)),
+        ("logit_bias", ((1, True),)),
+        ("logit_bias", ((VOCABULARY, 1.0),)),
+        ("logit_bias", ((-1, 1.0),)),
+        ("logit_bias", (("1", 1.0),)),
+        ("logit_bias", ((5, 1.0), (5, 1.0))),
+        ("logit_bias", tuple((i % VOCABULARY, 1.0) for i in range(1_025))),
     ],
 )
 def test_values_out_of_range_are_refused_by_name(field: str, value: object) -> None:
@@ -297,3 +318,11 @@ def test_the_ends_of_all_ranges_are_accepted() -> None:
     SamplingParams(0.0, 0, 1.0, 0.0, 0).validate()
     SamplingParams(100.0, VOCABULARY, 1e-9, 1.0, MAX_SEED).validate(VOCABULARY)
     SamplingParams(1, 5).validate()
+    for penalty, bias in ((-2.0, -100.0), (2, 100)):
+        SamplingParams(
+            repetition_penalty=0.1 if penalty < 0 else 10,
+            presence_penalty=penalty,
+            frequency_penalty=penalty,
+            logit_bias=((0, bias), (VOCABULARY - 1, bias)),
+            top_logprobs=20,
+        ).validate(VOCABULARY)
