@@ -1,6 +1,6 @@
 """Linear layers: one small interface, so that a quantised layer can take a plain one's place.
 
-Shapes: t tokens · i in_features · o out_features.
+Shapes: t tokens · i in_features · o out_features · v vocabulary · m model width.
 """
 
 from __future__ import annotations
@@ -29,6 +29,35 @@ class Linear(Protocol):
     def __call__(self, x_ti: Tensor) -> Tensor:
         """``[t, i]`` to ``[t, o]``."""
         ...
+
+
+class Embedding(Protocol):
+    """The vectors of tokens. ``storage``: the tensor that holds them, to be counted once where a
+    tied head reads it too; ``nbytes`` with its scales, where it has such."""
+
+    @property
+    def storage(self) -> Tensor: ...
+
+    @property
+    def nbytes(self) -> int: ...
+
+    def __call__(self, token_ids_t: Tensor) -> Tensor:
+        """``[t]`` to ``[t, m]``."""
+        ...
+
+
+class PlainEmbedding:
+    """A table of vectors ``[v, m]``."""
+
+    def __init__(self, weight_vm: Tensor) -> None:
+        self.storage = weight_vm
+
+    @property
+    def nbytes(self) -> int:
+        return self.storage.nbytes
+
+    def __call__(self, token_ids_t: Tensor) -> Tensor:
+        return functional.embedding(token_ids_t, self.storage)
 
 
 class PlainLinear:

@@ -22,7 +22,7 @@ from torch.nn import functional
 from engine.inference.kv_cache.paged import KEYS_AND_VALUES, PagedKVCache
 from engine.inference.model.batch import StepBatch
 from engine.inference.model.config import ModelConfig
-from engine.inference.model.linear import Linear
+from engine.inference.model.linear import Embedding, Linear
 from engine.inference.model.norm import RMSNorm
 from engine.inference.model.rope import RotaryTable, rotate_
 
@@ -44,10 +44,10 @@ class Layer:
 
 @dataclass(frozen=True, slots=True)
 class Weights:
-    """All that was loaded. Where ``head`` is tied to ``embed_vm``, a plain layer reads that very
-    table; a packed one has a copy, because looking up rows needs the plain layout."""
+    """All that was loaded. Where ``head`` is tied to ``embed``, a plain or quantised layer reads
+    that very table; a packed one has a copy, because looking up rows needs the plain layout."""
 
-    embed_vm: Tensor
+    embed: Embedding
     layers: tuple[Layer, ...]
     final_norm: RMSNorm
     head: Linear
@@ -55,9 +55,9 @@ class Weights:
     @property
     def nbytes(self) -> int:
         """Bytes that the weights take in memory; a table that is shared counts once."""
-        parts: list[Linear | RMSNorm | Tensor] = [self.final_norm, self.head]
-        if not self.head.shares_memory_with(self.embed_vm):
-            parts.append(self.embed_vm)
+        parts: list[Linear | RMSNorm | Embedding] = [self.final_norm, self.head]
+        if not self.head.shares_memory_with(self.embed.storage):
+            parts.append(self.embed)
         for layer in self.layers:
             parts += [layer.attn_norm, layer.qkv, layer.o]
             parts += [layer.mlp_norm, layer.gate_up, layer.down]
@@ -73,7 +73,7 @@ class Transformer:
         self.config = config
         self.weights = weights
         self.dtype = dtype
-        self.device = weights.embed_vm.device
+        self.device = weights.embed.storage.device
         self._rotary = rotary
         self._heads = (
             config.num_attention_heads,
@@ -96,7 +96,7 @@ class Transformer:
         """
         # The residual stream is float32 in every dtype: adding to it 2 · layers times in bfloat16
         # would cost a third of the model's accuracy and no less time.
-        x_tm = functional.embedding(batch.token_ids_t, self.weights.embed_vm).float()
+        x_tm = self.weights.embed(batch.token_ids_t).float()
         turns = self._rotary.at(batch.positions_t)
         stage_done("embed")
         last = self.config.num_layers - 1

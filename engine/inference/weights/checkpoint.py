@@ -15,7 +15,7 @@ from engine.errors import FileFormatError, UnsupportedModel
 from engine.inference.model.config import ModelConfig
 from engine.inference.tokenizer import Tokenizer
 from engine.inference.weights.dequantize import dequantize
-from engine.inference.weights.ggml_types import StorageType
+from engine.inference.weights.ggml_types import F32, StorageType
 
 
 class RawTensor(NamedTuple):
@@ -51,6 +51,11 @@ class StoredTensor:
     def float32(self) -> npt.NDArray[np.float32]:
         """The weights, dequantised: a new, writable, contiguous array."""
         return dequantize(self.raw().blocks, self.storage, self.shape)
+
+
+def stored_floats(weights: npt.NDArray[np.float32]) -> StoredTensor:
+    """A float32 array in memory as a checkpoint's tensor."""
+    return StoredTensor(F32, weights.shape, weights.view(np.uint8).reshape(-1))
 
 
 def _pairs_to_halves(rows: npt.NDArray[np.uint8], heads: int) -> npt.NDArray[np.uint8]:

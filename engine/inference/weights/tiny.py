@@ -13,8 +13,7 @@ from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 
 from engine.inference import tokenizer as ours
 from engine.inference.model.config import ModelConfig
-from engine.inference.weights.checkpoint import Checkpoint, StoredTensor
-from engine.inference.weights.ggml_types import F32
+from engine.inference.weights.checkpoint import Checkpoint, stored_floats
 
 TINY_VOCAB_SIZE = 512
 _CONTROL = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
@@ -66,7 +65,7 @@ def tiny_random_checkpoint(
     )
     generator = np.random.default_rng(seed)
     tensors = {
-        name: _stored(_random_weights(generator, name, shape))
+        name: stored_floats(_random_weights(generator, name, shape))
         for name, shape in config.tensor_shapes().items()
     }
     return Checkpoint(
@@ -88,10 +87,6 @@ def _random_weights(
     if name == "embed":
         return noise
     return noise * np.float32((3.0 if name == "lm_head" else 1.5) / np.sqrt(shape[1]))
-
-
-def _stored(weights: npt.NDArray[np.float32]) -> StoredTensor:
-    return StoredTensor(F32, weights.shape, weights.view(np.uint8).reshape(-1))
 
 
 def _tokenizer() -> ours.Tokenizer:
