@@ -11,7 +11,7 @@ v vocabulary.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import torch
 from torch import Tensor
@@ -56,11 +56,17 @@ def _untouched(point: str, layer: int, tensor: Tensor) -> Tensor:
 
 
 class ReferenceModel:
-    """Logits of all positions of one token sequence, by full recomputation on the CPU."""
+    """Logits of all positions of one token sequence, by full recomputation on the CPU.
 
-    def __init__(self, checkpoint: Checkpoint) -> None:
+    ``embed``, ``layer`` and ``head`` are the parts that ``logits`` is made of, for whoever keeps
+    the residual stream and wants to look at one layer again.
+    """
+
+    def __init__(self, checkpoint: Checkpoint, weights: Mapping[str, Tensor] | None = None) -> None:
+        """``weights``: float32 tensors by their names in the checkpoint, asked for at each use; by
+        default all of them are read now and kept."""
         self.config: ModelConfig = checkpoint.config
-        self._weights = {
+        self._weights = weights or {
             name: torch.from_numpy(checkpoint.tensor(name)) for name in checkpoint.names
         }
 
@@ -70,12 +76,30 @@ class ReferenceModel:
 
         ``tap`` is called at each of ``TAP_POINTS``, in every layer that has it.
         """
-        tap = tap or _untouched
-        x = tap("embed", WHOLE_MODEL, self._weights["embed"][torch.tensor(token_ids)])
+        x = self.embed(token_ids, tap)
         for index in range(self.config.num_layers):
-            x = x + self._attention(index, x, tap)
-            x = x + self._mlp(index, x, tap)
-            x = tap("residual", index, x)
+            x = self.layer(index, x, tap)
+        return self.head(x, tap)
+
+    @torch.inference_mode()
+    def embed(self, token_ids: Sequence[int], tap: Tap | None = None) -> Tensor:
+        """``[t, m]``: what the first layer reads."""
+        tap = tap or _untouched
+        return tap("embed", WHOLE_MODEL, self._weights["embed"][torch.tensor(token_ids)])
+
+    @torch.inference_mode()
+    def layer(self, index: int, x: Tensor, tap: Tap | None = None) -> Tensor:
+        """``[t, m]``: the residual stream after a layer, from the one before it. ``x`` is the whole
+        sequence, from position 0."""
+        tap = tap or _untouched
+        x = x + self._attention(index, x, tap)
+        x = x + self._mlp(index, x, tap)
+        return tap("residual", index, x)
+
+    @torch.inference_mode()
+    def head(self, x: Tensor, tap: Tap | None = None) -> Tensor:
+        """``[t, v]``: final norm and LM head on a residual stream of any positions."""
+        tap = tap or _untouched
         x = tap("final", WHOLE_MODEL, self._norm("final_norm", x))
         head = self._weights["embed" if self.config.tied_embeddings else "lm_head"]
         return tap("logits", WHOLE_MODEL, x @ head.T)
