@@ -8,12 +8,15 @@ from collections.abc import Iterable
 import torch
 
 from engine.errors import StepFailed
-from engine.inference.kv_cache.paged import PagedKVCache
+from engine.inference.kv_cache.make import make_cache
+from engine.inference.lane_settings import KVSettings
 from engine.inference.model.batch import build_batch
 from engine.inference.model.transformer import Transformer
 from engine.inference.sampling import Sampler, SampleRow, SamplingParams
 from engine.scheduling.blocks import DEFAULT_BLOCK_SIZE
 from engine.scheduling.plan import Sample, StepPlan, StepResult
+
+_PAGED = KVSettings()
 
 
 class TorchExecutor:
@@ -31,9 +34,11 @@ class TorchExecutor:
         num_tokens: int | None = None,
         unknown_ids: Iterable[int] = (),
         block_size: int = DEFAULT_BLOCK_SIZE,
+        kv: KVSettings = _PAGED,
     ) -> None:
         """``num_tokens``: the tokenizer's ids are below it, all of the vocabulary if None.
-        ``unknown_ids``: ids that no text has, as ``Tokenizer.unknown_ids`` gives them.
+        ``unknown_ids``: ids that no text has, as ``Tokenizer.unknown_ids`` gives them. ``kv``:
+        how keys and values are kept.
 
         Raises ``ValueError`` where a sequence could outgrow what the transformer was loaded for.
         """
@@ -41,9 +46,10 @@ class TorchExecutor:
         if transformer.max_positions < longest:
             raise ValueError("the KV cache holds more positions than the transformer knows")
         self._transformer = transformer
-        self._cache = PagedKVCache(
+        self._cache = make_cache(
             transformer.config,
-            num_blocks,
+            kv,
+            num_blocks=num_blocks,
             dtype=transformer.dtype,
             device=transformer.device,
             block_size=block_size,

@@ -13,7 +13,8 @@ import pytest
 import torch
 
 from engine.inference.executor import TorchExecutor
-from engine.inference.kv_cache.paged import PagedKVCache
+from engine.inference.kv_cache.make import make_cache
+from engine.inference.lane_settings import KVSettings
 from engine.inference.model.batch import build_batch
 from engine.inference.model.load import load_transformer
 from engine.inference.model.transformer import Transformer
@@ -47,7 +48,9 @@ def executor(checkpoint: Checkpoint, transformer: Transformer) -> TorchExecutor:
 @torch.inference_mode()
 def _first_logprobs(transformer: Transformer, prompt: list[int]) -> torch.Tensor:
     """Log-probabilities of the first token after a prompt, ``[vocabulary]``."""
-    cache = PagedKVCache(transformer.config, 4, dtype=transformer.dtype, device=CPU)
+    cache = make_cache(
+        transformer.config, KVSettings(), num_blocks=4, dtype=transformer.dtype, device=CPU
+    )
     sequence = ScheduledSequence("a", Phase.PREFILL, 0, prompt, (0, 1, 2, 3), True)
     batch = build_batch(StepPlan(1, (sequence,)), cache)
     return transformer.logits(batch, cache)[0].log_softmax(-1)

@@ -1,101 +1,78 @@
-"""The paged KV cache: keys and values in blocks that any sequence may own, in any order.
+"""The paged KV cache: blocks that any sequence may own, in any order, and several may share.
 
-Shapes: p 2 (keys, values) · h KV heads · s slots · d head_dim · t tokens of a step · b sequences.
-A slot is one position of one block: slot = block id * block_size + offset.
-
-All memory is taken once. One layer lies as ``[p, h, s, d]``: the keys of one head are contiguous,
-so a run of consecutive blocks is read as a view, and a head is one matrix for the attention.
+Kwon et al. 2023, arXiv 2309.06180. Shapes: p 2 (keys, values) · h KV heads · s positions that are
+read · d head_dim · t tokens of a step · b sequences.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from engine.inference.model.config import ModelConfig
-from engine.scheduling.blocks import DEFAULT_BLOCK_SIZE, blocks_for
-
-KEYS_AND_VALUES = 2
-
-
-def kv_bytes_per_token(config: ModelConfig, dtype: torch.dtype) -> int:
-    """Bytes that one position takes in all layers: 2 · layers · kv_heads · head_dim · itemsize."""
-    return KEYS_AND_VALUES * config.num_layers * config.kv_size * dtype.itemsize
-
-
-def blocks_in_budget(
-    num_bytes: int,
-    config: ModelConfig,
-    dtype: torch.dtype,
-    block_size: int = DEFAULT_BLOCK_SIZE,
-) -> int:
-    """Whole blocks that fit into ``num_bytes``; may be 0."""
-    return num_bytes // (kv_bytes_per_token(config, dtype) * block_size)
-
-
-@dataclass(frozen=True, slots=True)
-class SequencePages:
-    """Where one sequence of ``length`` positions lies.
-
-    ``first_slot`` if its blocks are consecutive, else ``rows``: the block rows to gather, see
-    ``PagedKVCache.block_rows``.
-    """
-
-    length: int
-    first_slot: int | None
-    rows: Tensor | None
-
-
-@dataclass(frozen=True, slots=True)
-class BatchPages:
-    """Where ``b`` sequences lie, all padded to ``num_blocks`` blocks; ``rows`` to gather."""
-
-    num_sequences: int
-    num_blocks: int
-    rows: Tensor
+from engine.inference.kv_cache.capabilities import CacheCapabilities
+from engine.inference.kv_cache.store import Store
+from engine.inference.kv_cache.visibility import pages_of, whole_pages
+from engine.inference.kv_cache.vocabulary import (
+    KEYS_AND_VALUES,
+    NOWHERE,
+    BatchPages,
+    CachedKV,
+    NativeView,
+    SequencePages,
+)
+from engine.inference.lane_settings import KVLayout, KVSettings
 
 
 class PagedKVCache:
-    """Preallocated keys and values of all layers.
-
-    ``num_blocks`` blocks of ``block_size`` positions are shared by all sequences; who owns which
-    is the scheduler's business. Stale contents are harmless as long as they are finite, because
-    padded reads give them the weight 0: see ``zero``.
-    """
+    """Implements ``KVCache``. A block is ``block_size`` consecutive slots of the store, and one
+    or more pages of it."""
 
     def __init__(
         self,
-        config: ModelConfig,
-        num_blocks: int,
+        store: Store,
+        settings: KVSettings,
         *,
+        block_size: int,
         dtype: torch.dtype,
-        device: torch.device,
-        block_size: int = DEFAULT_BLOCK_SIZE,
     ) -> None:
-        if num_blocks < 1:
-            raise ValueError("a KV cache needs at least one block")
-        self.num_blocks = num_blocks
+        """``dtype``: of the activations.
+
+        Raises:
+            ValueError: the sizes do not fit.
+        """
+        shape = store.shape
+        if shape.num_slots % block_size or block_size % shape.page_size:
+            raise ValueError("slots must be whole blocks, and blocks whole pages")
+        self.store = store
+        self.settings = settings
+        self.capabilities = CacheCapabilities.of(settings)
         self.block_size = block_size
-        self.num_kv_heads = config.num_kv_heads
-        self.head_dim = config.head_dim
+        self.num_blocks = shape.num_slots // block_size
+        self.num_kv_heads = shape.num_kv_heads
+        self.head_dim = shape.head_dim
         self.dtype = dtype
-        self.device = device
-        self.bytes_per_token = kv_bytes_per_token(config, dtype)
-        num_slots = num_blocks * block_size
-        shape = (config.num_layers, KEYS_AND_VALUES, self.num_kv_heads, num_slots, self.head_dim)
-        self._layers_phsd = list(_zeros(shape, dtype, device).unbind(0))
-        # The same memory with a row for every block of every head, for gathering.
-        self._rows = [layer.view(-1, block_size * self.head_dim) for layer in self._layers_phsd]
-        self._scratch = torch.empty(0, dtype=dtype, device=device)
+        self.device = store.device
+        self.window = settings.window
+        self.sinks = settings.sinks
+        self.scaled = store.scaled
+        self._page_size = shape.page_size
+
+    @property
+    def bytes_per_token(self) -> int:
+        """Bytes that one kept position takes in all layers, scales included.
+
+        0 with the cache off: the memory is there, as ``nbytes`` says, but only for the step that
+        writes it; no position is kept for a later one.
+        """
+        return 0 if self.settings.layout is KVLayout.OFF else self.store.bytes_per_slot
 
     @property
     def nbytes(self) -> int:
         """Bytes taken, used or not."""
-        return self.bytes_per_token * self.num_blocks * self.block_size
+        return self.store.nbytes
 
     # ── once a step: where things lie ────────────────────────────────────────────────────────
 
@@ -104,79 +81,82 @@ class PagedKVCache:
         size = self.block_size
         return [block_table[i // size] * size + i % size for i in range(start, stop)]
 
-    def locate(self, block_table: Sequence[int], length: int) -> SequencePages:
-        """Where the first ``length`` positions of one sequence lie."""
-        table = block_table[: blocks_for(length, self.block_size)]
-        first = table[0]
-        if all(block == first + i for i, block in enumerate(table)):
-            return SequencePages(length, first * self.block_size, None)
-        return SequencePages(length, None, self._gather_rows([table], len(table)))
+    def locate(self, block_table: Sequence[int], spans: Sequence[range]) -> SequencePages:
+        """Where at least these positions of one sequence lie. Spans are in order and apart.
 
-    def locate_batch(self, block_tables: Sequence[Sequence[int]], longest: int) -> BatchPages:
-        """Where sequences of at most ``longest`` positions lie.
-
-        A shorter table is padded with its own first block; the caller masks what is beyond a
-        sequence's length.
+        A single span in consecutive blocks is found exactly; otherwise whole pages are read, and
+        other positions come along that the caller has to hide.
         """
-        num_blocks = blocks_for(longest, self.block_size)
-        rows = self._gather_rows(block_tables, num_blocks)
-        return BatchPages(len(block_tables), num_blocks, rows)
+        if len(spans) == 1:
+            start, stop = spans[0].start, spans[0].stop
+            size = self.block_size
+            first = block_table[start // size]
+            table = block_table[start // size : -(-stop // size)]
+            if all(block == first + i for i, block in enumerate(table)):
+                return SequencePages(tuple(spans), first * size + start % size, None)
+        widened = whole_pages(spans, self._page_size)
+        pages = [self._pages(block_table, widened)]
+        return SequencePages(widened, None, self._gather_rows(np.array(pages)))
 
-    def _gather_rows(self, block_tables: Sequence[Sequence[int]], num_blocks: int) -> Tensor:
-        """Row numbers ``[p * h * b * num_blocks]`` in the layout of ``_rows``."""
-        padded = np.empty((len(block_tables), num_blocks), dtype=np.int64)
-        for row, table in zip(padded, block_tables, strict=True):
-            used = min(len(table), num_blocks)
-            row[:used] = table[:used]
-            row[used:] = table[0]
-        heads = np.arange(KEYS_AND_VALUES * self.num_kv_heads) * self.num_blocks
-        rows = torch.from_numpy((heads[:, None, None] + padded).reshape(-1))
+    def locate_batch(
+        self, block_tables: Sequence[Sequence[int]], spans: Sequence[Sequence[range]]
+    ) -> BatchPages:
+        """Where at least these positions of several sequences lie.
+
+        Fewer pages than those of the longest are padded with a page of their own.
+        """
+        size = self._page_size
+        logical = [pages_of(whole_pages(of_one, size), size) for of_one in spans]
+        num_pages = max(map(len, logical))
+        pages_bn = np.empty((len(logical), num_pages), dtype=np.int64)
+        positions_bn = np.full((len(logical), num_pages), NOWHERE)
+        for row, (table, indexes) in enumerate(zip(block_tables, logical, strict=True)):
+            pages = self._physical(table, indexes)
+            pages_bn[row, : len(pages)] = pages
+            pages_bn[row, len(pages) :] = pages[0]
+            positions_bn[row, : len(pages)] = np.array(indexes) * size
+        positions_bs = (positions_bn[:, :, None] + np.arange(size)).reshape(len(logical), -1)
+        return BatchPages(len(logical), self._gather_rows(pages_bn), positions_bs)
+
+    def _pages(self, block_table: Sequence[int], widened: Sequence[range]) -> list[int]:
+        return self._physical(block_table, pages_of(widened, self._page_size))
+
+    def _physical(self, block_table: Sequence[int], pages: Sequence[int]) -> list[int]:
+        """Where the pages of a sequence lie in the store."""
+        in_block = self.block_size // self._page_size
+        if in_block == 1:
+            return [block_table[page] for page in pages]
+        return [block_table[page // in_block] * in_block + page % in_block for page in pages]
+
+    def _gather_rows(self, pages_bn: np.ndarray) -> Tensor:
+        """Row numbers ``[p * h * b * n]`` of the store's pages."""
+        per_head = self.store.shape.num_slots // self._page_size
+        heads = np.arange(KEYS_AND_VALUES * self.num_kv_heads) * per_head
+        rows = torch.from_numpy((heads[:, None, None] + pages_bn).reshape(-1))
         return rows.to(self.device)
 
     # ── once a layer: move keys and values ───────────────────────────────────────────────────
 
     def write(self, layer: int, kv_tphd: Tensor, slots: slice | Tensor) -> None:
         """Store the keys and values of a step's tokens at their slots."""
-        kv_phtd = kv_tphd.permute(1, 2, 0, 3)
-        cache_phsd = self._layers_phsd[layer]
-        if isinstance(slots, slice):
-            cache_phsd[:, :, slots].copy_(kv_phtd)
-        else:
-            cache_phsd.index_copy_(2, slots, kv_phtd)
+        self.store.write(layer, kv_tphd, slots)
 
-    def read(self, layer: int, pages: SequencePages) -> tuple[Tensor, Tensor]:
-        """Keys and values of one sequence, each ``[h, length, d]``: a view wherever possible."""
+    def read(self, layer: int, pages: SequencePages) -> CachedKV:
+        """Keys and values of one sequence, ``[h, s, d]``: a view wherever possible."""
+        length = pages.num_positions
         if pages.first_slot is not None:
-            kv_phsd = self._layers_phsd[layer].narrow(2, pages.first_slot, pages.length)
-        else:
-            if pages.rows is None:
-                raise ValueError("these pages say neither a first slot nor rows")
-            kv_phsd = self._gather(layer, pages.rows).view(
-                KEYS_AND_VALUES, self.num_kv_heads, -1, self.head_dim
-            )[:, :, : pages.length]
-        keys, values = kv_phsd.unbind(0)
-        return keys, values
+            return self.store.read_run(layer, pages.first_slot, length)
+        if pages.rows is None:
+            raise ValueError("these pages say neither a first slot nor rows")
+        return self.store.gather(layer, pages.rows, self.num_kv_heads, length)
 
-    def read_batch(self, layer: int, pages: BatchPages) -> tuple[Tensor, Tensor]:
-        """Keys and values of several sequences, each ``[h, b, num_blocks * block_size, d]``.
+    def read_batch(self, layer: int, pages: BatchPages) -> CachedKV:
+        """Keys and values of several sequences, ``[h * b, s, d]``.
 
         The result lies in memory that the next read uses again.
         """
-        keys, values = (
-            self._gather(layer, pages.rows)
-            .view(KEYS_AND_VALUES, self.num_kv_heads, pages.num_sequences, -1, self.head_dim)
-            .unbind(0)
-        )
-        return keys, values
-
-    def _gather(self, layer: int, rows: Tensor) -> Tensor:
-        # One buffer for all layers stays in the processor's cache.
-        width = self.block_size * self.head_dim
-        needed = rows.numel() * width
-        if needed > self._scratch.numel():
-            self._scratch = self._scratch.new_empty(needed)
-        out = self._scratch[:needed].view(-1, width)
-        return torch.index_select(self._rows[layer], 0, rows, out=out)
+        num_matrices = self.num_kv_heads * pages.num_sequences
+        return self.store.gather(layer, pages.rows, num_matrices, pages.positions_bs.shape[1])
 
     # ── whole blocks ─────────────────────────────────────────────────────────────────────────
 
@@ -188,15 +168,19 @@ class PagedKVCache:
         if not copies:
             return
         sources, targets = torch.tensor(copies, device=self.device).unbind(1)
-        for blocks_phnsd in self._by_block():
-            blocks_phnsd.index_copy_(2, targets, blocks_phnsd.index_select(2, sources))
+        for plane_phnsw in self._by_block():
+            plane_phnsw.index_copy_(2, targets, plane_phnsw.index_select(2, sources))
 
     def not_finite(self, blocks: Iterable[int]) -> list[int]:
-        """Those of these blocks that hold a NaN or an infinity, in order."""
+        """Those of these blocks that hold a NaN or an infinity, in order.
+
+        In a quantised cache the scales tell: numbers that are not finite have no finite scale.
+        """
         ids = torch.tensor(sorted(set(blocks)), device=self.device)
         finite_n = torch.ones(len(ids), dtype=torch.bool, device=self.device)
-        for blocks_phnsd in self._by_block():
-            finite_n &= blocks_phnsd.index_select(2, ids).isfinite().all(4).all(3).all(1).all(0)
+        for plane_phnsw in self._by_block():
+            if plane_phnsw.is_floating_point():
+                finite_n &= plane_phnsw.index_select(2, ids).isfinite().all(4).all(3).all(1).all(0)
         return ids[~finite_n].tolist()
 
     def zero(self, blocks: Iterable[int]) -> None:
@@ -206,20 +190,16 @@ class PagedKVCache:
         request's overflow would reach the next owner of its blocks.
         """
         ids = torch.tensor(sorted(set(blocks)), dtype=torch.int64, device=self.device)
-        for blocks_phnsd in self._by_block():
-            blocks_phnsd.index_fill_(2, ids, 0.0)
+        for plane_phnsw in self._by_block():
+            plane_phnsw.index_fill_(2, ids, 0)
+
+    def native_view(self) -> NativeView:
+        """The memory itself, for native code."""
+        return self.store.native_view()
 
     def _by_block(self) -> Iterator[Tensor]:
-        """Each layer as ``[p, h, n, s, d]``: n blocks of s slots."""
+        """Each plane as ``[p, h, n, s, w]``: n blocks of s slots."""
         shape = (KEYS_AND_VALUES, self.num_kv_heads, self.num_blocks, self.block_size)
-        for layer_phsd in self._layers_phsd:
-            yield layer_phsd.view(*shape, self.head_dim)
-
-
-def _zeros(shape: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
-    if device.type != "cpu":
-        return torch.zeros(shape, dtype=dtype, device=device)
-    # numpy leaves fresh pages to the system, which zeroes each when it is first written: a large
-    # cache costs neither time nor memory before it is used.
-    num_bytes = int(np.prod(shape)) * dtype.itemsize
-    return torch.from_numpy(np.zeros(num_bytes, dtype=np.uint8)).view(dtype).view(shape)
+        for layer in self.store.planes:
+            for plane_phsw in layer:
+                yield plane_phsw.view(*shape, plane_phsw.shape[3])

@@ -13,47 +13,15 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from engine.inference.kv_cache.paged import BatchPages, PagedKVCache, SequencePages
-from engine.inference.model.attention import (
-    Mask,
-    attend_batch,
-    attend_sequence,
-    batch_mask,
-    sequence_mask,
-)
+from engine.inference.kv_cache.visibility import combined
+from engine.inference.kv_cache.vocabulary import KVCache
+from engine.inference.model.attention import AttentionSpec
+from engine.inference.model.groups import DecodeGroup, SequenceGroup
 from engine.scheduling.plan import ScheduledSequence, StepPlan
 
 # Sequences share a padded group down to this part of the length of the longest: padding costs at
 # most as much again as the positions themselves.
 _SHORTEST_IN_GROUP = 0.5
-
-
-@dataclass(frozen=True, slots=True)
-class SequenceGroup:
-    """One sequence with any number of new tokens: ``rows`` of the flat batch."""
-
-    rows: slice
-    pages: SequencePages
-    mask: Mask
-
-    def attend(self, q_thgd: Tensor, cache: PagedKVCache, layer: int) -> Tensor:
-        """Attention of these rows: ``[rows, h, g, d]``."""
-        keys, values = cache.read(layer, self.pages)
-        return attend_sequence(q_thgd[self.rows], keys, values, self.mask)
-
-
-@dataclass(frozen=True, slots=True)
-class DecodeGroup:
-    """Several sequences of similar length with one new token each: ``rows`` of the flat batch."""
-
-    rows: slice
-    pages: BatchPages
-    mask: Tensor
-
-    def attend(self, q_thgd: Tensor, cache: PagedKVCache, layer: int) -> Tensor:
-        """Attention of these rows: ``[rows, h, g, d]``."""
-        keys, values = cache.read_batch(layer, self.pages)
-        return attend_batch(q_thgd[self.rows], keys, values, self.mask)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,14 +40,14 @@ class StepBatch:
     sampled: tuple[ScheduledSequence, ...]
     sample_rows: Tensor | None
 
-    def attend(self, q_thgd: Tensor, cache: PagedKVCache, layer: int) -> Tensor:
+    def attend(self, q_thgd: Tensor, cache: KVCache, layer: int, spec: AttentionSpec) -> Tensor:
         """Attention of all rows over the cache of one layer: ``[t, h, g, d]``."""
         if len(self.groups) == 1:
-            return self.groups[0].attend(q_thgd, cache, layer)
-        return torch.cat([group.attend(q_thgd, cache, layer) for group in self.groups])
+            return self.groups[0].attend(q_thgd, cache, layer, spec)
+        return torch.cat([group.attend(q_thgd, cache, layer, spec) for group in self.groups])
 
 
-def build_batch(plan: StepPlan, cache: PagedKVCache) -> StepBatch:
+def build_batch(plan: StepPlan, cache: KVCache) -> StepBatch:
     """The tensors of a plan, on the cache's device.
 
     Raises:
@@ -133,42 +101,45 @@ def _in_batch_order(
 
 
 def _groups(
-    ordered: Sequence[ScheduledSequence], cache: PagedKVCache
+    ordered: Sequence[ScheduledSequence], cache: KVCache
 ) -> Iterator[SequenceGroup | DecodeGroup]:
     row = 0
     index = 0
     while index < len(ordered):
-        members = _group_from(ordered, index)
+        members = _group_from(ordered, index, cache)
         num_rows = sum(sequence.num_tokens for sequence in members)
         rows = slice(row, row + num_rows)
-        yield _one(members[0], rows, cache) if len(members) == 1 else _many(members, rows, cache)
+        if len(members) == 1:
+            yield SequenceGroup(rows, members[0].start, members[0].block_table)
+        else:
+            yield DecodeGroup(
+                rows,
+                [sequence.start for sequence in members],
+                [sequence.block_table for sequence in members],
+            )
         row += num_rows
         index += len(members)
 
 
-def _group_from(ordered: Sequence[ScheduledSequence], index: int) -> Sequence[ScheduledSequence]:
+def _group_from(
+    ordered: Sequence[ScheduledSequence], index: int, cache: KVCache
+) -> Sequence[ScheduledSequence]:
     """The sequences from ``index`` on that are computed together."""
     first = ordered[index]
     if first.num_tokens > 1:
         return (first,)
-    shortest = (first.start + 1) * _SHORTEST_IN_GROUP
+    shortest = _num_read(first, cache) * _SHORTEST_IN_GROUP
     end = index + 1
     while (
-        end < len(ordered) and ordered[end].num_tokens == 1 and ordered[end].start + 1 >= shortest
+        end < len(ordered)
+        and ordered[end].num_tokens == 1
+        and _num_read(ordered[end], cache) >= shortest
     ):
         end += 1
     return ordered[index:end]
 
 
-def _one(sequence: ScheduledSequence, rows: slice, cache: PagedKVCache) -> SequenceGroup:
-    length = sequence.start + sequence.num_tokens
-    mask = sequence_mask(sequence.num_tokens, length, cache.dtype, cache.device)
-    return SequenceGroup(rows, cache.locate(sequence.block_table, length), mask)
-
-
-def _many(members: Sequence[ScheduledSequence], rows: slice, cache: PagedKVCache) -> DecodeGroup:
-    lengths = [sequence.start + 1 for sequence in members]
-    pages = cache.locate_batch([sequence.block_table for sequence in members], max(lengths))
-    num_seen = pages.num_blocks * cache.block_size
-    mask = batch_mask(lengths, num_seen, cache.num_kv_heads, cache.dtype, cache.device)
-    return DecodeGroup(rows, pages, mask)
+def _num_read(sequence: ScheduledSequence, cache: KVCache) -> int:
+    """Positions that a layer without a window of its own reads for a single new token."""
+    spans = combined(None, cache.window, cache.sinks).spans(sequence.start, sequence.start + 1)
+    return sum(map(len, spans))

@@ -19,7 +19,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from engine.inference.kv_cache.paged import KEYS_AND_VALUES, PagedKVCache
+from engine.inference.kv_cache.vocabulary import KEYS_AND_VALUES, KVCache
+from engine.inference.model.attention import AttentionSpec
 from engine.inference.model.batch import StepBatch
 from engine.inference.model.config import ModelConfig
 from engine.inference.model.linear import Embedding, Linear
@@ -81,6 +82,7 @@ class Transformer:
             config.queries_per_kv_head,
             config.head_dim,
         )
+        self._spec = AttentionSpec(scale=config.head_dim**-0.5)
 
     @property
     def max_positions(self) -> int:
@@ -88,7 +90,7 @@ class Transformer:
         return self._rotary.max_positions
 
     def logits(
-        self, batch: StepBatch, cache: PagedKVCache, stage_done: StageDone = lambda name: None
+        self, batch: StepBatch, cache: KVCache, stage_done: StageDone = lambda name: None
     ) -> Tensor:
         """Run a step: store its keys and values, and give the logits of the rows that sample.
 
@@ -119,7 +121,7 @@ class Transformer:
         index: int,
         turns: Tensor,
         batch: StepBatch,
-        cache: PagedKVCache,
+        cache: KVCache,
     ) -> Tensor:
         """Mixed values of all query heads side by side, ``[t, h * g * d]``."""
         num_queries, num_kv, group, dim = self._heads
@@ -128,7 +130,7 @@ class Transformer:
         kv_tphd = heads[:, num_queries:].view(-1, KEYS_AND_VALUES, num_kv, dim)
         cache.write(index, kv_tphd, batch.slots)
         q_thgd = heads[:, :num_queries].view(-1, num_kv, group, dim)
-        return batch.attend(q_thgd, cache, index).reshape(-1, num_queries * dim)
+        return batch.attend(q_thgd, cache, index, self._spec).reshape(-1, num_queries * dim)
 
     def _swiglu(self, x_tm: Tensor, layer: Layer) -> Tensor:
         """silu(gate) * up (Shazeer 2020, arXiv 2002.05202), ``[t, intermediate]``."""

@@ -8,7 +8,10 @@ from functools import cache
 import torch
 
 from engine.inference.executor import TorchExecutor
+from engine.inference.kv_cache.make import make_cache
 from engine.inference.kv_cache.paged import PagedKVCache
+from engine.inference.kv_cache.vocabulary import KVCache
+from engine.inference.lane_settings import KVSettings
 from engine.inference.model.batch import build_batch
 from engine.inference.model.load import load_transformer
 from engine.inference.model.reference import ReferenceModel
@@ -26,6 +29,7 @@ from engine.scheduling.scheduler import Scheduler, SchedulerLimits
 CPU = torch.device("cpu")
 VOCABULARY = 512
 GREEDY = SamplingParams()
+PAGED = KVSettings()
 
 
 @cache
@@ -42,9 +46,15 @@ def tiny_executor(num_blocks: int = 64, dtype: torch.dtype = torch.float32) -> T
     return TorchExecutor(tiny(dtype), num_blocks=num_blocks)
 
 
-def new_cache(transformer: Transformer, num_blocks: int = 64) -> PagedKVCache:
-    return PagedKVCache(
-        transformer.config, num_blocks, dtype=transformer.dtype, device=transformer.device
+def new_cache(
+    transformer: Transformer, num_blocks: int = 64, settings: KVSettings = PAGED
+) -> PagedKVCache:
+    return make_cache(
+        transformer.config,
+        settings,
+        num_blocks=num_blocks,
+        dtype=transformer.dtype,
+        device=transformer.device,
     )
 
 
@@ -66,7 +76,7 @@ def plan(*sequences: ScheduledSequence) -> StepPlan:
 
 @torch.inference_mode()
 def logits(
-    transformer: Transformer, kv_cache: PagedKVCache, *sequences: ScheduledSequence
+    transformer: Transformer, kv_cache: KVCache, *sequences: ScheduledSequence
 ) -> dict[str, torch.Tensor]:
     """Run one step; the float32 logits of each sequence that samples, by request id."""
     batch = build_batch(plan(*sequences), kv_cache)

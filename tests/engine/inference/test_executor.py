@@ -1,4 +1,4 @@
-"""The executor under the real loop, and the KV cache below it."""
+"""The executor under the real loop."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import torch
 
 from engine.errors import InvalidRequest, StepFailed
 from engine.inference.executor import TorchExecutor
-from engine.inference.kv_cache.paged import PagedKVCache, blocks_in_budget, kv_bytes_per_token
 from engine.inference.model.linear import PackedLinear
 from engine.inference.model.load import load_transformer
 from engine.inference.sampling import SamplingParams
@@ -197,11 +196,11 @@ def test_overflow_ends_its_step_and_leaves_nothing_behind() -> None:
     victim = random_ids(20, seed=5)
     expected = alone(tiny_executor(), victim, 20)
     executor.add_request("a", GREEDY)
-    for layer in executor._cache._layers_phsd:
+    for (layer,) in executor._cache.store.planes:
         layer[:, :, :5] = math.nan  # as an overflow in an earlier chunk would leave it
     with pytest.raises(StepFailed, match="not finite"):
         executor.execute(plan(sequence(random_ids(9, 6), start=5, table=[0, 1])))
-    assert all(layer.isfinite().all() for layer in executor._cache._layers_phsd)
+    assert all(layer.isfinite().all() for (layer,) in executor._cache.store.planes)
 
     # Two requests, so that the padded path reads what lies beyond the shorter one's end.
     run = Run(executor)
@@ -232,75 +231,6 @@ def test_plans_that_cannot_be_run_are_refused() -> None:
     ):
         with pytest.raises(ValueError, match=r"needs at least|too few blocks"):
             executor.execute(broken)
-
-
-# ── the KV cache ─────────────────────────────────────────────────────────────────────────────
-
-
-def _cache(num_blocks: int = 6, block_size: int = 4) -> PagedKVCache:
-    return PagedKVCache(
-        tiny().config, num_blocks, dtype=torch.float32, device=CPU, block_size=block_size
-    )
-
-
-def test_kv_bytes() -> None:
-    config = tiny().config  # 2 layers, 2 KV heads of 16
-    assert kv_bytes_per_token(config, torch.float32) == 2 * 2 * 2 * 16 * 4
-    assert kv_bytes_per_token(config, torch.bfloat16) == 2 * 2 * 2 * 16 * 2
-    assert blocks_in_budget(100_000, config, torch.float32) == 100_000 // (512 * 16)
-    assert blocks_in_budget(100, config, torch.float32) == 0
-    assert _cache().nbytes == 512 * 6 * 4 == sum(x.nbytes for x in _cache()._layers_phsd)
-    with pytest.raises(ValueError, match="at least one block"):
-        _cache(num_blocks=0)
-
-
-def test_pages_keep_what_was_written() -> None:
-    cache = _cache()
-    table = [4, 0, 5]
-    kv = torch.randn(11, 2, 2, 16)
-    slots = cache.slots(table, 0, 11)
-    assert slots == [16, 17, 18, 19, 0, 1, 2, 3, 20, 21, 22]
-    cache.write(1, kv, torch.tensor(slots))
-    for length in (1, 4, 5, 11):
-        keys, values = cache.read(1, cache.locate(table, length))
-        assert torch.equal(keys, kv[:length, 0].transpose(0, 1))
-        assert torch.equal(values, kv[:length, 1].transpose(0, 1))
-    assert all(not part.any() for part in cache.read(0, cache.locate(table, 11)))
-
-
-def test_consecutive_blocks_are_read_as_a_view() -> None:
-    cache = _cache()
-    pages = cache.locate([2, 3, 4], 10)
-    assert pages.first_slot == 8
-    before = cache.read(0, pages)[0]
-    cache.write(0, torch.ones(10, 2, 2, 16), slice(8, 18))
-    assert before.eq(1).all()
-    assert cache.locate([2, 3, 0], 8).first_slot == 8  # the third block is not needed yet
-    assert cache.locate([2, 4], 8).first_slot is None
-
-
-def test_a_batch_of_pages_is_padded_with_its_own_blocks() -> None:
-    cache = _cache()
-    kv = torch.randn(24, 2, 2, 16)
-    cache.write(0, kv, slice(0, 24))
-    keys, values = cache.read_batch(0, cache.locate_batch([[5, 1, 2], [3]], 9))
-    assert keys.shape == values.shape == (2, 2, 12, 16)
-    blocks = kv.view(6, 4, 2, 2, 16)
-    for row, table in enumerate(([5, 1, 2], [3, 3, 3])):
-        expected = blocks[table].reshape(12, 2, 2, 16)
-        assert torch.equal(keys[:, row], expected[:, 0].transpose(0, 1))
-        assert torch.equal(values[:, row], expected[:, 1].transpose(0, 1))
-
-
-def test_zeroing_touches_only_the_named_blocks() -> None:
-    cache = _cache()
-    for layer in range(2):
-        cache.write(layer, torch.ones(24, 2, 2, 16), slice(0, 24))
-    cache.zero([1, 4, 1])
-    for layer in range(2):
-        keys, _ = cache.read(layer, cache.locate(range(6), 24))
-        sums = keys.view(2, 6, -1).sum((0, 2)).tolist()
-        assert [total > 0 for total in sums] == [True, False, True, True, False, True]
 
 
 def test_limits_of_the_loop_chunk_a_long_prompt() -> None:

@@ -6,24 +6,20 @@ import math
 import random
 
 import pytest
-import torch
 
 from engine.errors import StepFailed
-from engine.inference.kv_cache.paged import PagedKVCache
 from engine.inference.sampling import SamplingParams
 from engine.scheduling.events import RequestStarted, StepCompleted
 from engine.scheduling.plan import StepPlan
 from engine.scheduling.prefix_cache import PrefixCache
 from engine.scheduling.scheduler import SchedulerLimits
 from tests.engine.inference.runs_for_tests import (
-    CPU,
     GREEDY,
     Run,
     alone,
     plan,
     random_ids,
     sequence,
-    tiny,
     tiny_executor,
     tiny_reference,
 )
@@ -125,11 +121,11 @@ def test_an_overflow_leaves_the_blocks_that_others_share_as_they_were() -> None:
         executor.add_request(name, GREEDY)
     expected = int(tiny_reference().logits(prompt)[-1].argmax())
     executor.execute(plan(sequence(prompt[:39], table=[0, 1, 2], request_id="good")))
-    for layer in executor._cache._layers_phsd:
+    for (layer,) in executor._cache.store.planes:
         layer[:, :, 5 * 16] = math.nan  # what the bad one computed for its own third block
     with pytest.raises(StepFailed):
         executor.execute(plan(sequence([1], start=33, table=[0, 1, 5], request_id="bad")))
-    assert all(layer.isfinite().all() for layer in executor._cache._layers_phsd)
+    assert all(layer.isfinite().all() for (layer,) in executor._cache.store.planes)
     result = executor.execute(
         plan(sequence(prompt[39:], start=39, table=[0, 1, 2], request_id="good"))
     )
@@ -150,37 +146,3 @@ def test_copies_are_made_before_anything_is_computed() -> None:
     for sample, last in zip(result.samples, (11, 12), strict=True):
         logits = tiny_reference().logits([*prompt, last])[-1]
         assert sample.token_id == int(logits.argmax())
-
-
-def _filled_cache() -> tuple[PagedKVCache, list[torch.Tensor]]:
-    cache = PagedKVCache(tiny().config, 6, dtype=torch.float32, device=CPU, block_size=4)
-    contents = [torch.randn(24, 2, 2, 16) for _ in range(2)]
-    for layer, kv in enumerate(contents):
-        cache.write(layer, kv, slice(0, 24))
-    return cache, contents
-
-
-def test_copied_blocks_hold_the_same_and_no_other_block_changes() -> None:
-    cache, contents = _filled_cache()
-    cache.copy_blocks([(1, 4), (1, 0), (3, 5)])
-    for layer, kv in enumerate(contents):
-        expected = kv.view(6, 4, 2, 2, 16)[[1, 1, 2, 3, 1, 3]].reshape(24, 2, 2, 16)
-        keys, values = cache.read(layer, cache.locate(range(6), 24))
-        assert torch.equal(keys, expected[:, 0].transpose(0, 1))
-        assert torch.equal(values, expected[:, 1].transpose(0, 1))
-    before = [layer.clone() for layer in cache._layers_phsd]
-    cache.copy_blocks([])
-    assert all(map(torch.equal, before, cache._layers_phsd))
-
-
-@pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf])
-def test_blocks_with_numbers_that_are_not_finite_are_found(number: float) -> None:
-    cache, _ = _filled_cache()
-    assert cache.not_finite(range(6)) == []
-    cache._layers_phsd[0][0, 1, 9, 3] = number  # block 2
-    cache._layers_phsd[1][1, 0, 23, 15] = number  # block 5
-    assert cache.not_finite([5, 4, 2, 2, 0]) == [2, 5]
-    assert cache.not_finite([0, 1]) == []
-    cache.zero([])
-    cache.zero(cache.not_finite(range(6)))
-    assert cache.not_finite(range(6)) == []

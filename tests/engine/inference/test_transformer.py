@@ -10,12 +10,7 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from engine.inference.model.attention import (
-    attend_batch,
-    attend_sequence,
-    batch_mask,
-    sequence_mask,
-)
+from engine.inference.kv_cache.paged import PagedKVCache
 from engine.inference.model.config import ModelConfig
 from engine.inference.model.linear import PackedLinear, PlainLinear, make_linear
 from engine.inference.model.load import load_transformer
@@ -190,9 +185,9 @@ def test_scattered_blocks_equal_consecutive_ones(
     assert torch.equal(results[0], results[1])
 
 
-def _dirty(cache: object, layer: int) -> None:
+def _dirty(cache: PagedKVCache, layer: int) -> None:
     """Leave large finite numbers everywhere, as requests do that have gone."""
-    cache._layers_phsd[layer].fill_(1e3)  # type: ignore[attr-defined]
+    cache.store.planes[layer][0].fill_(1e3)
 
 
 def _divergence(expected: Tensor, actual: Tensor) -> float:
@@ -297,55 +292,3 @@ def test_halves_become_neighbours() -> None:
     rows = torch.arange(12).unsqueeze(1)
     assert halves_to_pairs(rows, 6).flatten().tolist() == [0, 3, 1, 4, 2, 5, 6, 9, 7, 10, 8, 11]
     assert halves_to_pairs(torch.arange(6), 6).tolist() == [0, 3, 1, 4, 2, 5]
-
-
-def _plain_attention(q_thgd: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-    """One query at a time, in float64."""
-    q, keys, values = q_thgd.double(), keys.double(), values.double()
-    new, heads, group, dim = q.shape
-    prefix = keys.shape[1] - new
-    out = torch.empty_like(q)
-    for token in range(new):
-        for head in range(heads):
-            for member in range(group):
-                seen = prefix + token + 1
-                scores = keys[head, :seen] @ q[token, head, member] / dim**0.5
-                out[token, head, member] = scores.softmax(0) @ values[head, :seen]
-    return out
-
-
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize(
-    ("new", "prefix"), [(1, 0), (1, 40), (5, 0), (5, 40), (130, 0), (130, 40), (300, 0), (513, 9)]
-)
-@pytest.mark.parametrize("group", [1, 3])
-def test_attention_of_one_sequence_equals_its_formula(
-    dtype: torch.dtype, new: int, prefix: int, group: int
-) -> None:
-    generator = torch.Generator().manual_seed(new + prefix)
-    q = torch.randn(new, 2, group, 16, generator=generator).to(dtype)
-    keys = torch.randn(2, new + prefix, 16, generator=generator).to(dtype)
-    values = torch.randn(2, new + prefix, 16, generator=generator).to(dtype)
-    exact = _plain_attention(q, keys, values)
-    mask = sequence_mask(new, new + prefix, dtype, CPU)
-    before = q.clone()
-    actual = attend_sequence(q, keys, values, mask)
-    assert torch.equal(q, before)
-    _close(actual, exact, 1e-5 if dtype is torch.float32 else 3e-2)
-
-
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("lengths", [[3, 1], [16, 9, 1], [40, 40, 33, 21, 20]])
-def test_attention_of_a_padded_batch_equals_its_formula(
-    dtype: torch.dtype, lengths: list[int]
-) -> None:
-    generator = torch.Generator().manual_seed(sum(lengths))
-    seen, batch = 48, len(lengths)
-    q = torch.randn(batch, 2, 3, 16, generator=generator).to(dtype)
-    keys = torch.randn(2, batch, seen, 16, generator=generator).to(dtype)
-    values = torch.randn(2, batch, seen, 16, generator=generator).to(dtype)
-    mask = batch_mask(lengths, seen, 2, dtype, CPU)
-    actual = attend_batch(q, keys, values, mask)
-    for row, length in enumerate(lengths):
-        exact = _plain_attention(q[row : row + 1], keys[:, row, :length], values[:, row, :length])
-        _close(actual[row : row + 1], exact, 1e-5 if dtype is torch.float32 else 3e-2)
