@@ -4,45 +4,100 @@
 
 #include "matmul_layout.h"
 
+#ifdef FT_AVX512
+#include <immintrin.h>
+#endif
+
 namespace firsttoken {
 namespace {
 
-// Levels -127..127 with x = level * scale. A NaN or an infinity makes the scale NaN, so that it
-// shows in every output. A chunk that is nearly zero (below 1e-30) becomes zero.
-void quantise_chunk(const float* x, int count, int8_t* levels, float* scale, int32_t* sum) {
-    uint32_t largest = 0;  // bits of |x| are ordered as |x| is, with infinity and NaN on top
+// How a chunk is scaled to levels -127..127: x = level * scale. `largest` is the greatest |x| as
+// bits, which are ordered as |x| is, with infinity and NaN on top: these make the scale NaN, so that
+// they show in every output. A chunk that is nearly zero becomes zero.
+struct ChunkScale {
+    float scale;
+    float inverse;
+
+    explicit ChunkScale(uint32_t largest) : scale(0), inverse(0) {
+        constexpr float kNearlyZero = 1e-30f;  // below, 1 / scale would overflow
+        const float bound = float_of(largest);
+        if (largest >= 0x7f800000u) {
+            scale = NAN;
+        } else if (bound > kNearlyZero) {
+            scale = bound / 127.0f;
+            inverse = 127.0f / bound;
+        }
+    }
+};
+
+// Returns the sum of the levels.
+int32_t quantise_chunk(const float* x, int count, int8_t* levels, float* scale) {
+    uint32_t largest = 0;
     for (int i = 0; i < count; ++i) {
         const uint32_t magnitude = bits_of(x[i]) & 0x7fffffffu;
         largest = magnitude > largest ? magnitude : largest;
     }
-    const float bound = float_of(largest);
-    const bool finite = largest < 0x7f800000u;
-    const float inverse = finite && bound > 1e-30f ? 127.0f / bound : 0.0f;
-    *scale = finite ? (inverse > 0 ? bound / 127.0f : 0.0f) : NAN;
+    const ChunkScale chunk(largest);
     int32_t total = 0;
     for (int i = 0; i < kChunk; ++i) {
-        const int level = finite && i < count
-                              ? static_cast<int>(std::nearbyint(x[i] * inverse)) : 0;
+        const bool zero = i >= count || chunk.inverse == 0;
+        const int level = zero ? 0 : static_cast<int>(std::nearbyint(x[i] * chunk.inverse));
         levels[i] = static_cast<int8_t>(level);
         total += level;
     }
-    *sum = total;
+    *scale = chunk.scale;
+    return total;
 }
+
+#ifdef FT_AVX512
+// The same for a whole chunk, with the same result.
+int32_t quantise_whole_chunk(const float* x, int8_t* levels, float* scale) {
+    const __m512 low = _mm512_loadu_ps(x);
+    const __m512 high = _mm512_loadu_ps(x + 16);
+    const __m512i magnitude = _mm512_max_epu32(_mm512_castps_si512(_mm512_abs_ps(low)),
+                                               _mm512_castps_si512(_mm512_abs_ps(high)));
+    const ChunkScale chunk(_mm512_reduce_max_epu32(magnitude));
+    const __m512 inverse = _mm512_set1_ps(chunk.inverse);
+    // 0 * NaN would become a level too: where the inverse is 0, so are the levels.
+    const __mmask16 used = chunk.inverse == 0 ? 0 : 0xffff;
+    const __m512i low_levels = _mm512_maskz_cvtps_epi32(used, _mm512_mul_ps(low, inverse));
+    const __m512i high_levels = _mm512_maskz_cvtps_epi32(used, _mm512_mul_ps(high, inverse));
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(levels), _mm512_cvtepi32_epi8(low_levels));
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(levels + 16), _mm512_cvtepi32_epi8(high_levels));
+    *scale = chunk.scale;
+    return _mm512_reduce_add_epi32(_mm512_add_epi32(low_levels, high_levels));
+}
+#else
+int32_t quantise_whole_chunk(const float* x, int8_t* levels, float* scale) {
+    return quantise_chunk(x, kChunk, levels, scale);
+}
+#endif
 
 void quantise_row(const PackedMatrix& matrix, const float* x, void* prepared) {
     const int count = chunks(matrix);
     const QuantisedRow row = quantised_row(prepared, count);
     for (int chunk = 0; chunk < count; ++chunk) {
         const int first = chunk * kChunk;
-        const int width = matrix.k - first < kChunk ? matrix.k - first : kChunk;
-        quantise_chunk(x + first, width, row.levels + first, row.scales + chunk, row.sums + chunk);
-        row.scaled_sums[chunk] = row.scales[chunk] * static_cast<float>(row.sums[chunk]);
+        const int width = matrix.k - first;
+        int8_t* levels = row.levels + first;
+        float* scale = row.scales + chunk;
+        const int32_t sum = width >= kChunk ? quantise_whole_chunk(x + first, levels, scale)
+                                            : quantise_chunk(x + first, width, levels, scale);
+        row.starts[chunk] = -middle_level(matrix) * sum;
+        row.sums[chunk] = *scale * static_cast<float>(sum);
     }
 }
 
 void round_row(const PackedMatrix& matrix, const float* x, uint16_t* prepared) {
-    for (int i = 0; i < matrix.k; ++i) prepared[i] = float_to_bfloat(x[i]);
-    for (int i = matrix.k; i < padded_k(matrix); ++i) prepared[i] = 0;
+    int i = 0;
+#ifdef FT_AVX512
+    for (; i + 16 <= matrix.k; i += 16) {
+        const __m256bh rounded = _mm512_cvtneps_pbh(_mm512_loadu_ps(x + i));
+        _mm256_store_si256(reinterpret_cast<__m256i*>(prepared + i), (__m256i)rounded);
+    }
+#endif
+    for (; i < matrix.k; ++i) prepared[i] = float_to_bfloat(x[i]);
+    for (; i < padded_k(matrix); ++i) prepared[i] = 0;
 }
 
 }  // namespace

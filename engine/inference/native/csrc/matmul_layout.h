@@ -5,6 +5,12 @@
 
 #include "matmul.h"
 
+// FT_PLAIN: leave the vector path out, to compare it with the plain one.
+#if defined(__AVX512F__) && defined(__AVX512BW__) && defined(__AVX512VL__) && \
+    defined(__AVX512BF16__) && defined(__AVX512VNNI__) && !defined(FT_PLAIN)
+#define FT_AVX512
+#endif
+
 namespace firsttoken {
 
 constexpr int kTile = 32;   // outputs in a panel: two vectors of 16 float32
@@ -26,11 +32,12 @@ constexpr size_t round_up(size_t value, size_t multiple) {
 
 inline bool is_quantised(const PackedMatrix& matrix) { return matrix.kind >= I8; }
 
-// The level that stands for zero in the stored, unsigned form.
-inline int zero_level(const PackedMatrix& matrix) {
-    if (matrix.kind == I8) return 128;
-    return matrix.has_offsets ? 0 : 8;
-}
+// The stored level that is taken off every stored level before it is multiplied. For I4 that is so
+// with offsets as well, so that a prepared input suits both: there an offset is raised by
+// middle_level * scale to make up for it.
+inline int middle_level(const PackedMatrix& matrix) { return matrix.kind == I8 ? 128 : 8; }
+
+inline float offset_raise(const PackedMatrix& matrix) { return matrix.kind == I4 ? 8.0f : 0.0f; }
 
 inline int padded_k(const PackedMatrix& matrix) {
     const int multiple = is_quantised(matrix) ? kChunk : matrix.kind == BF16 ? 2 : 1;
@@ -63,19 +70,20 @@ inline size_t panel_bytes(const PackedMatrix& matrix) {
 }
 
 // A prepared row. F32 and BF16: its k numbers. I8 and I4: k levels (int8), then for each chunk the
-// scale (float), the sum of the levels (int32) and the sum times the scale (float).
+// scale (float), what a dot product of stored levels begins with (-middle_level * sum of the
+// levels, int32), and the sum of the levels times the scale (float).
 struct QuantisedRow {
     int8_t* levels;
     float* scales;
-    int32_t* sums;
-    float* scaled_sums;
+    int32_t* starts;
+    float* sums;
 };
 
 inline QuantisedRow quantised_row(const void* row, int chunk_count) {
     int8_t* levels = static_cast<int8_t*>(const_cast<void*>(row));
     float* scales = reinterpret_cast<float*>(levels + chunk_count * kChunk);
-    int32_t* sums = reinterpret_cast<int32_t*>(scales + chunk_count);
-    return {levels, scales, sums, reinterpret_cast<float*>(sums + chunk_count)};
+    int32_t* starts = reinterpret_cast<int32_t*>(scales + chunk_count);
+    return {levels, scales, starts, reinterpret_cast<float*>(starts + chunk_count)};
 }
 
 inline size_t input_row_bytes(const PackedMatrix& matrix) {

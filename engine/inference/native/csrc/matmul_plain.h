@@ -45,25 +45,26 @@ inline void plain_chunk(const PackedMatrix& matrix, const uint8_t* weights, cons
 inline void plain_levels(const PackedMatrix& matrix, const uint8_t* panel, const void* x,
                          float* sums) {
     const QuantisedRow row = quantised_row(x, chunks(matrix));
-    const int per_group = chunks_of_group(matrix);
-    for (int first = 0; first < chunks(matrix); first += per_group) {
-        const uint16_t* header = reinterpret_cast<const uint16_t*>(panel);
-        panel += group_header_bytes(matrix);
-        float group_sums[kTile] = {};
-        float inputs_sum = 0;
-        for (int chunk = first; chunk < first + per_group; ++chunk) {
-            int32_t dots[kTile];
-            for (int j = 0; j < kTile; ++j) dots[j] = -zero_level(matrix) * row.sums[chunk];
-            plain_chunk(matrix, panel, row.levels + chunk * kChunk, dots);
+    float scales[kTile];
+    float offsets[kTile] = {};
+    for (int chunk = 0; chunk < chunks(matrix); ++chunk) {
+        if (chunk % chunks_of_group(matrix) == 0) {
+            const uint16_t* header = reinterpret_cast<const uint16_t*>(panel);
+            panel += group_header_bytes(matrix);
             for (int j = 0; j < kTile; ++j) {
-                group_sums[j] += static_cast<float>(dots[j]) * row.scales[chunk];
+                scales[j] = half_to_float(header[j]);
+                if (!matrix.has_offsets) continue;
+                offsets[j] = half_to_float(header[kTile + j]) + offset_raise(matrix) * scales[j];
             }
-            inputs_sum += row.scaled_sums[chunk];
-            panel += chunk_bytes(matrix);
         }
-        for (int j = 0; j < kTile; ++j) sums[j] += group_sums[j] * half_to_float(header[j]);
-        if (!matrix.has_offsets) continue;
-        for (int j = 0; j < kTile; ++j) sums[j] += half_to_float(header[kTile + j]) * inputs_sum;
+        int32_t dots[kTile];
+        for (int j = 0; j < kTile; ++j) dots[j] = row.starts[chunk];
+        plain_chunk(matrix, panel, row.levels + chunk * kChunk, dots);
+        panel += chunk_bytes(matrix);
+        for (int j = 0; j < kTile; ++j) {
+            sums[j] += static_cast<float>(dots[j]) * row.scales[chunk] * scales[j];
+            sums[j] += offsets[j] * row.sums[chunk];
+        }
     }
 }
 

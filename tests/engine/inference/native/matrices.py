@@ -53,6 +53,7 @@ def compile_kernels(target: Path, *flags: str) -> CDLL:
     """The kernels alone, compiled into ``target`` for this machine."""
     sources = [str(source) for source in sorted(SOURCES.glob("matmul*.cpp"))]
     options = ["-O3", "-march=native", "-shared", "-fPIC", "-std=c++17", "-Wall", "-Wextra"]
+    options += ["-Wno-maybe-uninitialized"]  # GCC 12 warns of its own AVX-512 header
     subprocess.run(
         ["g++", *options, "-Werror", *flags, "-o", str(target), *sources],
         check=True,
@@ -147,7 +148,7 @@ def multiply(
     bounds: tuple[int, ...] = (),
     onto: NDArray[np.float32] | None = None,
 ) -> NDArray[np.float32]:
-    """``x Wᵀ + b`` by the native code, in parts that end at ``bounds``; added to ``onto`` if given."""
+    """``x Wᵀ + b`` by the native code in parts that end at ``bounds``; added to ``onto``, if given."""
     rows = x_mk.shape[0]
     x_mk = np.ascontiguousarray(x_mk)
     prepared = aligned(library.input_bytes(matrix.struct, rows))
