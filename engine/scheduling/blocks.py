@@ -24,6 +24,8 @@ class BlockPool:
     which an executor can read as a view. With a ``prefix_cache``, a block that nobody uses any
     more stays cached as long as its content can be found there and no free block is left; the one
     that was used least recently goes first.
+
+    ``limit`` hands out fewer than there are, as if the cache were smaller. What is in use stays.
     """
 
     def __init__(
@@ -37,6 +39,7 @@ class BlockPool:
             raise ValueError("a pool needs at least one block of at least one token")
         self.num_blocks = num_blocks
         self.block_size = block_size
+        self.num_usable = num_blocks
         self.prefix_cache = prefix_cache
         self._free: list[int] = list(range(num_blocks))
         self._references: dict[int, int] = {}
@@ -60,8 +63,8 @@ class BlockPool:
 
     @property
     def num_available(self) -> int:
-        """Blocks that ``allocate`` could give: the free and the cached ones."""
-        return len(self._free) + len(self._cached)
+        """Blocks that ``allocate`` could give: the free and the cached ones, within the limit."""
+        return max(0, self.num_usable - self.num_used)
 
     def is_idle(self, block: int) -> bool:
         """Whether no request refers to this block."""
@@ -84,10 +87,25 @@ class BlockPool:
             )
         blocks: list[int] = []
         for _ in range(count):
-            block = heapq.heappop(self._free) if self._free else self._evict()
+            may_grow = self.num_used + self.num_cached < self.num_usable
+            block = heapq.heappop(self._free) if self._free and may_grow else self._evict()
             self._references[block] = 1
             blocks.append(block)
         return blocks
+
+    def limit(self, num_usable: int) -> None:
+        """Let at most so many blocks be used or cached from now on, 1 to all.
+
+        If more are in use, none is handed out until enough have been given back.
+        """
+        if not 1 <= num_usable <= self.num_blocks:
+            raise ValueError("the limit of a pool is between one block and all of them")
+        self.num_usable = num_usable
+        self._shrink()
+
+    def _shrink(self) -> None:
+        while self._cached and self.num_used + self.num_cached > self.num_usable:
+            heapq.heappush(self._free, self._evict())
 
     def _evict(self) -> int:
         if self.prefix_cache is None:
@@ -122,6 +140,7 @@ class BlockPool:
                 self._cached[block] = None
             else:
                 heapq.heappush(self._free, block)
+        self._shrink()
 
     def check_integrity(self, tables: Iterable[Iterable[int]]) -> None:
         """Compare the pool with every block table in use; for tests after each operation.
@@ -137,6 +156,8 @@ class BlockPool:
             raise AssertionError("references do not match the block tables")
         if self.num_free + self.num_used + self.num_cached != self.num_blocks:
             raise AssertionError("free, used and cached blocks do not add up")
+        if self._cached and self.num_used + self.num_cached > self.num_usable:
+            raise AssertionError("more blocks are cached than the limit allows")
         if {*self._free, *counted, *self._cached} != set(range(self.num_blocks)):
             raise AssertionError("a block is lost, or in two states at once")
         if self.prefix_cache is None:

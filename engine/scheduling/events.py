@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from engine.scheduling.limits import SchedulerLimits
 from engine.scheduling.plan import Phase, SequenceShape
 from engine.scheduling.request import FinishReason
 
@@ -57,7 +58,8 @@ class StepCompleted:
     """One executor call over a batch. ``time`` is its start, ``duration`` its length.
 
     ``kv_blocks_used`` are in some block table, ``kv_blocks_cached`` are not but could be reused by
-    the text they hold; ``kv_blocks_copied`` were copied before the step, for forks.
+    the text they hold; ``kv_blocks_copied`` were copied before the step, for forks. All are those
+    of the step itself. ``kv_blocks_total`` is what may be used, which ``Configured`` can change.
     """
 
     time: float
@@ -83,14 +85,32 @@ class StepCompleted:
 
 
 @dataclass(frozen=True, slots=True)
+class DraftsVerified:
+    """A step has compared drafts with samples; told before the tokens.
+
+    Of the ``proposed`` ids the first ``num_accepted`` are the tokens that were sampled in their
+    places. They are the next tokens of the text, as far as it does not end among them.
+    """
+
+    time: float
+    request_id: str
+    proposed: tuple[int, ...]
+    num_accepted: int
+
+
+@dataclass(frozen=True, slots=True)
 class TokenProduced:
-    """``index`` counts a request's output tokens from 0."""
+    """``index`` counts a request's output tokens from 0. ``logprob`` and ``top``: see ``Sample``.
+
+    Tokens that one step gave, through accepted drafts, share its end as their time.
+    """
 
     time: float
     request_id: str
     index: int
     token_id: int
     logprob: float
+    top: tuple[tuple[int, float], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,11 +131,23 @@ class RequestFinished:
     completion_tokens: int
 
 
+@dataclass(frozen=True, slots=True)
+class Configured:
+    """From now on the scheduler gives so much. ``policy`` is its name."""
+
+    time: float
+    limits: SchedulerLimits
+    policy: str
+    usable_blocks: int
+
+
 Event = (
     RequestQueued
     | RequestStarted
     | StepCompleted
+    | DraftsVerified
     | TokenProduced
     | RequestPreempted
     | RequestFinished
+    | Configured
 )

@@ -26,7 +26,11 @@ class RequestLatency:
 
     @property
     def itl(self) -> list[float]:
-        """Inter-token latencies: each gap between two tokens in a row."""
+        """Inter-token latencies: each gap between two tokens in a row.
+
+        Tokens that one step gave through accepted drafts came at the same time, so the gaps between
+        them are 0: they were waited for together, in the gap before the first of them.
+        """
         times = self.token_times
         return [later - earlier for earlier, later in pairwise(times)]
 

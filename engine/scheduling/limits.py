@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from engine.errors import NeverFits, QueueFull
+from engine.errors import InvalidRequest, NeverFits, QueueFull
 from engine.scheduling.blocks import BlockPool, blocks_for
 from engine.scheduling.request import Request, RequestState
 
@@ -17,6 +17,13 @@ class SchedulerLimits:
     Limits per session are off at None; requests without a session share one. A session may have
     ``max_session_waiting`` requests beyond those for which a place to run is free, and block tables
     of ``max_session_kv_blocks`` in all; a block that two of its requests share counts twice.
+
+    ``keep_computed`` False is the cache switched off: after a step nothing stays computed and no
+    block stays taken, so every step runs the whole text of its requests. A text is never split
+    then: a step takes whole texts as long as its budget lasts, and one at least.
+
+    Raises:
+        InvalidRequest: with such a limit nothing could ever run (names the field).
     """
 
     max_running: int = 32
@@ -26,6 +33,30 @@ class SchedulerLimits:
     max_session_running: int | None = None
     max_session_waiting: int | None = None
     max_session_kv_blocks: int | None = None
+    keep_computed: bool = True
+
+    def __post_init__(self) -> None:
+        for name, lowest in _LOWEST.items():
+            value = getattr(self, name)
+            if value is not None and value < lowest:
+                raise InvalidRequest(f"{name} must be at least {lowest}", field=name)
+
+    def share_of_step(self, num_pending: int, budget: int, *, first: bool) -> int:
+        """Tokens of a request that run in a step, of those pending; ``first``: nobody's do yet."""
+        if self.keep_computed:
+            return min(num_pending, budget)
+        return num_pending if first or num_pending <= budget else 0
+
+
+_LOWEST = {
+    "max_running": 1,
+    "max_waiting": 0,
+    "max_step_tokens": 1,
+    "max_context": 1,
+    "max_session_running": 1,
+    "max_session_waiting": 0,
+    "max_session_kv_blocks": 1,
+}
 
 
 def check_fits(request: Request, limits: SchedulerLimits, pool: BlockPool) -> None:
@@ -41,12 +72,11 @@ def check_fits(request: Request, limits: SchedulerLimits, pool: BlockPool) -> No
             f"the context of {limits.max_context}; shorten the prompt or the answer",
             field="max_tokens",
         )
-    # The last sampled token is never fed back, so its K and V are never stored.
-    needed = blocks_for(total - 1, pool.block_size)
-    if needed > pool.num_blocks:
+    needed = most_blocks(request, pool.block_size)
+    if needed > pool.num_usable:
         raise NeverFits(
             f"{total} tokens need {needed} KV blocks and the cache has "
-            f"{pool.num_blocks}; shorten the prompt or the answer",
+            f"{pool.num_usable}; shorten the prompt or the answer",
             field="max_tokens",
         )
     share = limits.max_session_kv_blocks
@@ -56,6 +86,33 @@ def check_fits(request: Request, limits: SchedulerLimits, pool: BlockPool) -> No
             "shorten the prompt or the answer",
             field="max_tokens",
         )
+
+
+def most_blocks(request: Request, block_size: int) -> int:
+    """Blocks that a request needs in the end if it uses all its tokens."""
+    # The last sampled token is never fed back, so its K and V are never stored.
+    return blocks_for(request.max_total_tokens - 1, block_size)
+
+
+def check_change(
+    limits: SchedulerLimits, num_usable: int, pool: BlockPool, live: Collection[Request]
+) -> None:
+    """Refuse limits under which a request that has been taken in could never finish.
+
+    Raises:
+        InvalidRequest: there are no such blocks, or too few for a live request (names the field).
+    """
+    if not 1 <= num_usable <= pool.num_blocks:
+        raise InvalidRequest(f"choose 1 to {pool.num_blocks} KV blocks", field="usable_blocks")
+    needed = max((most_blocks(request, pool.block_size) for request in live), default=0)
+    asked = {"usable_blocks": num_usable, "max_session_kv_blocks": limits.max_session_kv_blocks}
+    for field, count in asked.items():
+        if count is not None and count < needed:
+            raise InvalidRequest(
+                f"a request that is here may need {needed} KV blocks; choose at least as many, "
+                "or let it finish first",
+                field=field,
+            )
 
 
 def check_room(
@@ -98,3 +155,14 @@ def exceeds_share(num_new: int, limits: SchedulerLimits, own: Collection[Request
     """Whether so many more blocks are too many for a session with these running requests."""
     share = limits.max_session_kv_blocks
     return share is not None and num_new + sum(len(r.block_table) for r in own) > share
+
+
+def spare_blocks(
+    request: Request, limits: SchedulerLimits, running: Collection[Request], num_available: int
+) -> int:
+    """Of the available blocks, those that the limits let a running request have."""
+    share = limits.max_session_kv_blocks
+    if share is None:
+        return num_available
+    own = (other for other in running if other.session_id == request.session_id)
+    return max(0, min(num_available, share - sum(len(other.block_table) for other in own)))

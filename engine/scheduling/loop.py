@@ -7,11 +7,14 @@ a virtual clock it predicts the same requests. Both tell the same events.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from engine.errors import InvalidRequest, StepFailed
+from engine.scheduling.drafting import Drafter
 from engine.scheduling.events import (
+    Configured,
+    DraftsVerified,
     Event,
     RequestFinished,
     RequestPreempted,
@@ -21,9 +24,12 @@ from engine.scheduling.events import (
     StepCompleted,
     TokenProduced,
 )
-from engine.scheduling.plan import StepPlan, StepResult
-from engine.scheduling.request import FinishReason, Request
+from engine.scheduling.limits import SchedulerLimits
+from engine.scheduling.plan import Sample, ScheduledSequence, StepPlan, StepResult
+from engine.scheduling.policies import Policy
+from engine.scheduling.request import FinishReason, Request, RequestState
 from engine.scheduling.scheduler import Scheduler
+from engine.scheduling.speculation import SpeculationMethod
 
 
 class Executor(Protocol):
@@ -66,7 +72,10 @@ class VirtualClock:
 
 
 class SchedulingLoop:
-    """Drives one scheduler and one executor; every change is told through ``emit``, in order."""
+    """Drives one scheduler and one executor; every change is told through ``emit``, in order.
+
+    ``drafters``: who makes the drafts of each method that requests may ask for.
+    """
 
     def __init__(
         self,
@@ -74,11 +83,13 @@ class SchedulingLoop:
         executor: Executor,
         clock: Clock,
         emit: Callable[[Event], None],
+        drafters: Mapping[SpeculationMethod, Drafter] | None = None,
     ) -> None:
         self.scheduler = scheduler
         self.executor = executor
         self.clock = clock
         self.emit = emit
+        self.drafters = dict(drafters or {})
 
     @property
     def has_work(self) -> bool:
@@ -91,8 +102,14 @@ class SchedulingLoop:
         either all are taken or none is.
 
         Raises:
-            InvalidRequest, NeverFits, QueueFull: see ``Scheduler.add``; nothing is told then.
+            InvalidRequest, NeverFits, QueueFull: see ``Scheduler.add``; or nobody makes drafts in
+                the way that is asked for. Nothing is told then.
         """
+        if request.speculation is not None and request.speculation.method not in self.drafters:
+            raise InvalidRequest(
+                f"nobody drafts by {request.speculation.method} here; choose another way or none",
+                field="speculation",
+            )
         ids = [request.request_id, *sample_ids]
         if len(set(ids)) < len(ids) or any(self.scheduler.get(name) for name in sample_ids):
             raise InvalidRequest("an id is in use; choose another", field="request_id")
@@ -134,6 +151,34 @@ class SchedulingLoop:
         """End a request because its owner no longer wants it."""
         return self.finish(request_id, FinishReason.ABORT)
 
+    def configure(
+        self,
+        *,
+        limits: SchedulerLimits | None = None,
+        policy: Policy | None = None,
+        usable_blocks: int | None = None,
+    ) -> None:
+        """Change what the scheduler gives, between two steps; see ``Scheduler.configure``.
+
+        Raises:
+            InvalidRequest: a live request could never finish then. Nothing is told.
+        """
+        scheduler = self.scheduler
+        scheduler.configure(limits=limits, policy=policy, usable_blocks=usable_blocks)
+        self.emit(
+            Configured(
+                self.clock.now(),
+                scheduler.limits,
+                scheduler.policy.name,
+                scheduler.pool.num_usable,
+            )
+        )
+
+    def _propose(self, request: Request) -> Sequence[int]:
+        if request.speculation is None:
+            return ()
+        return self.drafters[request.speculation.method].propose(request)
+
     def step(self) -> bool:
         """Plan and run one step; False if there was nothing to run.
 
@@ -141,7 +186,7 @@ class SchedulingLoop:
             StepFailed: the executor raised. The requests of the step have ended with an error,
                 the others go on with the next step.
         """
-        planned = self.scheduler.plan()
+        planned = self.scheduler.plan(self._propose if self.drafters else None)
         start = self.clock.now()
         for request, lost in planned.preempted:
             self.emit(RequestPreempted(start, request.request_id, lost))
@@ -178,45 +223,62 @@ class SchedulingLoop:
     def _book(
         self, plan: StepPlan, result: StepResult, start: float, end: float, duration: float
     ) -> None:
-        # Block counts are read before finished requests give theirs back.
-        sequences = tuple(
-            [
-                SequenceStep(sequence.request_id, sequence.phase, shape, len(sequence.block_table))
-                for sequence, shape in zip(plan.sequences, plan.shape, strict=True)
-            ]
-        )
-        used = self.scheduler.pool.num_used
-        cached = self.scheduler.pool.num_cached
-        produced, finished = self.scheduler.commit(plan, result)
+        pool = self.scheduler.pool
+        # Counted before anybody gives a block back.
+        used, cached = pool.num_used, pool.num_cached
+        sampled = self.scheduler.commit(plan, result)
         self.emit(
             StepCompleted(
                 time=start,
                 step=plan.step,
                 duration=duration,
                 phase=plan.phase,
-                sequences=sequences,
+                sequences=tuple([_as_it_ran(sequence, result) for sequence in plan.sequences]),
                 stages=result.stages,
                 kv_blocks_used=used,
-                kv_blocks_total=self.scheduler.pool.num_blocks,
-                num_running=len(self.scheduler.running) + len(finished),
+                kv_blocks_total=pool.num_usable,
+                num_running=len(self.scheduler.running),
                 num_waiting=len(self.scheduler.waiting),
                 kv_blocks_cached=cached,
                 kv_blocks_copied=len(plan.copies),
             )
         )
-        logprobs = {sample.request_id: sample.logprob for sample in result.samples}
-        for request in produced:
-            request_id = request.request_id
-            output = request.output_token_ids
-            token = TokenProduced(
-                end, request_id, len(output) - 1, output[-1], logprobs[request_id]
-            )
-            self.emit(token)
-        for request in finished:
-            self._tell_finished(request)
+        drafts = {s.request_id: s.drafts for s in plan.sequences if s.num_drafts}
+        drafts.update(result.drafts)
+        ended: list[tuple[Request, FinishReason]] = []
+        for request, samples in sampled:
+            proposed = tuple(drafts.get(request.request_id, ()))
+            if proposed:
+                self.emit(DraftsVerified(end, request.request_id, proposed, len(samples) - 1))
+            reason = self._book_tokens(request, samples, end)
+            self.scheduler.settle(request)
+            if reason is not None:
+                ended.append((request, reason))
+        for request, reason in ended:
+            if request.state is not RequestState.FINISHED:
+                self.finish(request.request_id, reason)
+
+    def _book_tokens(
+        self, request: Request, samples: Sequence[Sample], time: float
+    ) -> FinishReason | None:
+        """Book and tell the tokens of a step until one ends the request, and say how it ends.
+
+        Whoever is told a token may finish the request for it; then the rest is dropped, too.
+        """
+        for sample in samples:
+            if request.state is RequestState.FINISHED:
+                break
+            reason = self.scheduler.append(request, sample.token_id)
+            index = len(request.output_token_ids) - 1
+            self.emit(TokenProduced(time, request.request_id, index, *sample[1:]))
+            if reason is not None:
+                return reason
+        return None
 
     def _tell_finished(self, request: Request) -> None:
         self.executor.release(request.request_id)
+        if request.speculation is not None:
+            self.drafters[request.speculation.method].release(request.request_id)
         reason = request.finish_reason
         if reason is None:
             raise AssertionError("a request was told finished before it was")
@@ -229,3 +291,10 @@ class SchedulingLoop:
                 len(request.output_token_ids),
             )
         )
+
+
+def _as_it_ran(sequence: ScheduledSequence, result: StepResult) -> SequenceStep:
+    """What is told of a sequence; an executor that drafts by itself may draft fewer than it may."""
+    drafted = result.drafts.get(sequence.request_id)
+    ran = sequence if drafted is None else sequence.with_drafts(drafted)
+    return SequenceStep(ran.request_id, ran.phase, ran.shape, len(sequence.block_table))

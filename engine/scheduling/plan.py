@@ -8,6 +8,8 @@ from enum import StrEnum
 from functools import cached_property
 from typing import NamedTuple
 
+from engine.scheduling.speculation import SpeculationSettings
+
 
 class Phase(StrEnum):
     """Prefill computes prompt positions, decode one sampled token; a step may mix the two."""
@@ -22,19 +24,31 @@ class SequenceShape(NamedTuple):
 
     ``prefix_tokens``: positions already in the KV cache. ``new_tokens``: positions computed in
     this step. ``samples``: whether the last position goes through the LM head to give a token.
+    ``drafts``: how many of the new ones are drafts, whose positions go through it as well.
     """
 
     prefix_tokens: int
     new_tokens: int
     samples: bool
+    drafts: int = 0
+
+    @property
+    def sampled(self) -> int:
+        """Positions that go through the LM head."""
+        return self.samples + self.drafts
 
 
 class ScheduledSequence(NamedTuple):
     """One sequence of a step, with what an executor needs to run it.
 
-    ``token_ids`` are the known tokens at positions ``start`` to ``start + len(token_ids)``;
-    ``block_table`` lists the KV blocks that hold positions 0 to that end, in order; it is the
-    scheduler's own list, not a copy, and holds until the step is committed.
+    ``token_ids`` are the tokens at positions ``start`` to ``start + len(token_ids)``: known ones,
+    and then ``num_drafts`` drafts, each ``TO_DRAFT`` if the executor is to make them itself, in the
+    way of ``speculation``. ``block_table`` lists the KV blocks that hold positions 0 to that end,
+    in order. ``prompt_token_ids`` and ``output_token_ids`` are the known text, for samplers that
+    look back; while the output has fewer than ``masked_until`` tokens, ``masked_ids`` must not be
+    sampled.
+
+    The lists are the scheduler's own, not copies, and hold until the step is committed.
     """
 
     request_id: str
@@ -43,6 +57,12 @@ class ScheduledSequence(NamedTuple):
     token_ids: Sequence[int]
     block_table: Sequence[int]
     samples: bool
+    num_drafts: int = 0
+    prompt_token_ids: Sequence[int] = ()
+    output_token_ids: Sequence[int] = ()
+    masked_until: int = 0
+    masked_ids: frozenset[int] = frozenset()
+    speculation: SpeculationSettings | None = None
 
     @property
     def num_tokens(self) -> int:
@@ -50,7 +70,17 @@ class ScheduledSequence(NamedTuple):
 
     @property
     def shape(self) -> SequenceShape:
-        return SequenceShape(self.start, len(self.token_ids), self.samples)
+        return SequenceShape(self.start, len(self.token_ids), self.samples, self.num_drafts)
+
+    @property
+    def drafts(self) -> Sequence[int]:
+        """The drafts among the tokens."""
+        return self.token_ids[len(self.token_ids) - self.num_drafts :]
+
+    def with_drafts(self, drafts: Sequence[int]) -> ScheduledSequence:
+        """The same known tokens with these drafts instead."""
+        known = self.token_ids[: len(self.token_ids) - self.num_drafts]
+        return self._replace(token_ids=[*known, *drafts], num_drafts=len(drafts))
 
 
 @dataclass(frozen=True)
@@ -82,16 +112,21 @@ class StepPlan:
 class Sample(NamedTuple):
     """The token that a sequence produced. ``logprob`` is the natural logarithm of the model's own
     probability, before temperature or truncation; NaN where no distribution exists (a simulation).
+    ``top``: ids and log-probabilities of the likeliest tokens, if the request asked for them.
     """
 
     request_id: str
     token_id: int
     logprob: float
+    top: tuple[tuple[int, float], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class StepResult:
-    """What a step gave: one sample for each sequence of the plan with ``samples``.
+    """What a step gave: a sample for each sequence of the plan with ``samples``, and one more for
+    each draft that was accepted, in the order of the text.
+
+    ``drafts``: what was drafted within the step, by request.
 
     ``duration`` in seconds is set by executors that predict time; None lets the loop measure it.
     ``stages`` are seconds by part of the step (embed, layers, logits, sample), where measured.
@@ -100,3 +135,4 @@ class StepResult:
     samples: tuple[Sample, ...]
     duration: float | None = None
     stages: Mapping[str, float] = field(default_factory=dict[str, float])
+    drafts: Mapping[str, Sequence[int]] = field(default_factory=dict[str, Sequence[int]])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from engine.scheduling.plan import Phase, ScheduledSequence, StepPlan
@@ -27,7 +28,7 @@ class Planned:
 
 
 @dataclass(slots=True)
-class Draft:
+class Planning:
     """``budget``: tokens that the step can still take. ``copies``: source blocks by targets."""
 
     budget: int
@@ -48,8 +49,18 @@ class Draft:
                 request.known_slice(start, end),
                 request.block_table,
                 end == request.num_known_tokens,
+                prompt_token_ids=request.prompt_token_ids,
+                output_token_ids=request.output_token_ids,
+                masked_until=request.masked_until,
+                masked_ids=request.stop_token_ids,
+                speculation=request.speculation,
             )
         )
+
+    def add_drafts(self, index: int, drafts: Sequence[int]) -> None:
+        """Let drafts run after the known tokens of a sequence."""
+        self.budget -= len(drafts)
+        self.sequences[index] = self.sequences[index].with_drafts(drafts)
 
     def copy(self, source: int, target: int) -> None:
         """Copy a block before the step.

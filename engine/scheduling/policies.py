@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from heapq import heapify, heappop, heappush
 from typing import Protocol
 
+from engine.scheduling.limits import SchedulerLimits
 from engine.scheduling.request import Request, RequestState
 
 Order = tuple[int, ...]
@@ -19,8 +20,10 @@ Order = tuple[int, ...]
 
 
 class Policy(Protocol):
-    """``turn_is_rank``: the two orders are one, and neither changes."""
+    """``name``: what settings and pages call it. ``turn_is_rank``: the two orders are one, and
+    neither changes."""
 
+    name: str
     turn_is_rank: bool
 
     def rank(self, request: Request) -> Order: ...
@@ -57,6 +60,8 @@ class _ByRank:
 class FirstCome(_ByRank):
     """In order of arrival. Nobody starves; a long request delays all behind it."""
 
+    name = "first-come"
+
     def rank(self, request: Request) -> Order:
         return (request.arrival,)
 
@@ -67,6 +72,8 @@ class ByPriority(_ByRank):
     A low priority starves for as long as there is enough of a higher one.
     """
 
+    name = "priority"
+
     def rank(self, request: Request) -> Order:
         return (request.priority, request.arrival)
 
@@ -76,6 +83,8 @@ class ShortestFirst(_ByRank):
 
     A long request starves for as long as there are enough short ones.
     """
+
+    name = "shortest-first"
 
     def rank(self, request: Request) -> Order:
         return (request.max_total_tokens, request.arrival)
@@ -89,6 +98,7 @@ class FairBySession:
     is recomputed after a preemption is not charged twice, what a prefix cache gave not at all.
     """
 
+    name = "fair"
     turn_is_rank = False
 
     def __init__(self) -> None:
@@ -117,10 +127,7 @@ class FairBySession:
 
 
 POLICIES: dict[str, type[FirstCome | ByPriority | ShortestFirst | FairBySession]] = {
-    "first-come": FirstCome,
-    "priority": ByPriority,
-    "shortest-first": ShortestFirst,
-    "fair": FairBySession,
+    policy.name: policy for policy in (FirstCome, ByPriority, ShortestFirst, FairBySession)
 }
 """By the names that settings and pages use."""
 
@@ -133,13 +140,14 @@ def charge(request: Request, start: int, end: int, policy: Policy) -> None:
         policy.served(request, new)
 
 
-def allot(contenders: Iterable[Request], budget: int, policy: Policy) -> dict[str, int]:
+def allot(contenders: Iterable[Request], limits: SchedulerLimits, policy: Policy) -> dict[str, int]:
     """Tokens of a step by request, given out by turn, which changes with every share.
 
     What falls to a request that is still waiting is not charged: it has yet to start.
     """
     turns = [(policy.turn(request), request) for request in contenders]
     allotted = dict.fromkeys([request.request_id for _, request in turns], 0)
+    budget, first = limits.max_step_tokens, True
     heapify(turns)
     while turns and budget > 0:
         turn, request = heappop(turns)
@@ -148,9 +156,12 @@ def allot(contenders: Iterable[Request], budget: int, policy: Policy) -> dict[st
             heappush(turns, (now, request))
             continue
         start = request.num_computed_tokens
-        num_new = min(request.num_pending_tokens, budget)
+        num_new = limits.share_of_step(request.num_pending_tokens, budget, first=first)
+        if num_new == 0:
+            break
         allotted[request.request_id] = num_new
         budget -= num_new
+        first = False
         if request.state is RequestState.RUNNING:
             charge(request, start, start + num_new, policy)
     return allotted

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from engine.scheduling.prefix_cache import PrefixChain
+from engine.scheduling.speculation import SpeculationSettings
 
 
 class RequestState(StrEnum):
@@ -33,7 +34,9 @@ class Request:
     prefill, decode and recomputing after a preemption are all this one rule.
 
     ``prompt_token_ids`` may be any sequence, so a simulation can pass ``range(n)``. ``priority``:
-    smaller goes first, where the policy looks at it.
+    smaller goes first, where the policy looks at it. ``min_tokens``: a stop token does not end the
+    answer before it has so many, and an executor does not sample one. ``ignore_eos``: stop tokens
+    are tokens like any other.
 
     The fields below the first group belong to the scheduler. ``arrival`` numbers the requests in
     the order they came. ``forked_from`` has the same first ``num_common_tokens`` tokens, whose
@@ -47,6 +50,9 @@ class Request:
     session_id: str = ""
     arrival_time: float = 0.0
     priority: int = 0
+    min_tokens: int = 0
+    ignore_eos: bool = False
+    speculation: SpeculationSettings | None = None
 
     state: RequestState = RequestState.WAITING
     finish_reason: FinishReason | None = None
@@ -83,6 +89,19 @@ class Request:
     def num_sharable_tokens(self) -> int:
         """Positions that could be taken over from ``forked_from``: one is left to compute."""
         return min(self.num_common_tokens, self.num_known_tokens - 1)
+
+    @property
+    def masked_until(self) -> int:
+        """Output tokens before which stop tokens must not be sampled."""
+        return 0 if self.ignore_eos else self.min_tokens
+
+    def end(self) -> FinishReason | None:
+        """Why the output, as it is, is complete; None if it is not."""
+        output = self.output_token_ids
+        may_stop = len(output) > self.min_tokens and not self.ignore_eos
+        if may_stop and output[-1] in self.stop_token_ids:
+            return FinishReason.STOP
+        return FinishReason.LENGTH if len(output) >= self.max_tokens else None
 
     def known_slice(self, start: int, stop: int) -> Sequence[int]:
         """Token ids at positions ``start`` to ``stop``, across prompt and output."""

@@ -66,7 +66,8 @@ def _from_cache(request: Request, pool: BlockPool) -> TakenOver:
 def keep_full_blocks(request: Request, pool: BlockPool) -> None:
     """Let the prefix cache keep the blocks that a request has filled.
 
-    Call it when the request has sampled: its logits were finite, so its keys and values are. Where
+    Call it when the request has sampled: its logits were finite, so its keys and values are. Drafts
+    count as computed only when they were accepted, so no kept block holds one that was not. Where
     somebody else computed the same block first, the request goes on with that one, so that of one
     text there is one copy, and whoever refers to a cached block refers to all before it.
     """

@@ -112,7 +112,7 @@ class DecoderStep:
         tokens = sampled = 0
         for shape in shapes:
             tokens += shape.new_tokens
-            sampled += shape.samples
+            sampled += shape.sampled
         return StepShape(
             tokens, sampled, tuple([measure.count(shapes) for measure in self.measures])
         )

@@ -9,13 +9,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from engine.scheduling.blocks import BlockPool
+from engine.scheduling.drafting import Drafter
 from engine.scheduling.events import Event, TokenProduced
 from engine.scheduling.loop import SchedulingLoop, VirtualClock
-from engine.scheduling.plan import Sample, StepPlan, StepResult
+from engine.scheduling.plan import Sample, ScheduledSequence, StepPlan, StepResult
 from engine.scheduling.policies import Policy
 from engine.scheduling.prefix_cache import PrefixCache
 from engine.scheduling.request import Request
 from engine.scheduling.scheduler import Scheduler, SchedulerLimits
+from engine.scheduling.speculation import TO_DRAFT, SpeculationMethod
 
 VOCABULARY = 97
 
@@ -54,16 +56,51 @@ class FakeExecutor:
             raise RuntimeError("the device is gone")
         samples: list[Sample] = []
         self._copy(plan)
-        for sequence in plan.sequences:
+        drafted: dict[str, list[int]] = {}
+        sequences = [self._drafted(sequence, drafted) for sequence in plan.sequences]
+        for sequence in sequences:
             text = self._text(sequence.block_table, sequence.start)
             for offset, token in enumerate(sequence.token_ids):
                 text = (*text, token)
                 self.slots[self._slot(sequence.block_table, sequence.start + offset)] = text
-        for sequence in plan.sequences:
+        for sequence in sequences:
             if sequence.samples:
-                text = self._text(sequence.block_table, sequence.start + sequence.num_tokens)
-                samples.append(Sample(sequence.request_id, next_token(text), -1.0))
-        return StepResult(tuple(samples), duration=self.step_seconds)
+                samples += self._samples(sequence)
+        return StepResult(tuple(samples), duration=self.step_seconds, drafts=drafted)
+
+    def choose(self, request_id: str, text: Sequence[int]) -> int:
+        """The token that a request says after a text."""
+        return next_token(text)
+
+    def draft(self, request_id: str, text: Sequence[int], count: int) -> list[int]:
+        """What it drafts within the step: at most so many tokens."""
+        raise AssertionError("nobody asked for drafts")
+
+    def _drafted(
+        self, sequence: ScheduledSequence, drafted: dict[str, list[int]]
+    ) -> ScheduledSequence:
+        if TO_DRAFT not in sequence.drafts:
+            return sequence
+        text = [*sequence.prompt_token_ids, *sequence.output_token_ids]
+        drafts = self.draft(sequence.request_id, text, sequence.num_drafts)
+        drafted[sequence.request_id] = drafts
+        return sequence.with_drafts(drafts)
+
+    def _samples(self, sequence: ScheduledSequence) -> list[Sample]:
+        """One token, and one more for each draft that is the token before it."""
+        end = sequence.start + sequence.num_tokens
+        texts = [
+            self._text(sequence.block_table, known)
+            for known in range(end - sequence.num_drafts, end + 1)
+        ]
+        assert list(texts[0]) == [*sequence.prompt_token_ids, *sequence.output_token_ids]
+        samples: list[Sample] = []
+        for text, draft in zip(texts, [*sequence.drafts, None], strict=True):
+            token = self.choose(sequence.request_id, text)
+            samples.append(Sample(sequence.request_id, token, -1.0))
+            if token != draft:
+                break
+        return samples
 
     def _copy(self, plan: StepPlan) -> None:
         sources = {source for source, _ in plan.copies}
@@ -106,13 +143,8 @@ def personal_output(request_id: str, prompt: list[int], count: int) -> list[int]
 class PersonalExecutor(FakeExecutor):
     """Every request has a taste of its own, so that forks of one text go different ways."""
 
-    def execute(self, plan: StepPlan) -> StepResult:
-        result = super().execute(plan)
-        samples = tuple(
-            Sample(s.request_id, (s.token_id + taste(s.request_id)) % VOCABULARY, s.logprob)
-            for s in result.samples
-        )
-        return StepResult(samples, duration=result.duration)
+    def choose(self, request_id: str, text: Sequence[int]) -> int:
+        return (next_token(text) + taste(request_id)) % VOCABULARY
 
 
 def make_loop(
@@ -122,12 +154,14 @@ def make_loop(
     limits: SchedulerLimits | None = None,
     policy: Policy | None = None,
     prefix_cache: PrefixCache | None = None,
+    drafters: Mapping[SpeculationMethod, Drafter] | None = None,
 ) -> tuple[SchedulingLoop, FakeExecutor, list[Event]]:
     events: list[Event] = []
     executor = FakeExecutor(block_size)
     pool = BlockPool(num_blocks, block_size, prefix_cache=prefix_cache)
     scheduler = Scheduler(pool, limits or SchedulerLimits(), policy)
-    return SchedulingLoop(scheduler, executor, VirtualClock(), events.append), executor, events
+    loop = SchedulingLoop(scheduler, executor, VirtualClock(), events.append, drafters)
+    return loop, executor, events
 
 
 def run_to_end(loop: SchedulingLoop, steps: int = 10_000) -> None:

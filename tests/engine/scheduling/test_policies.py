@@ -227,7 +227,12 @@ def test_turns_change_within_a_step():
         request.arrival = number
         request.state = RequestState.RUNNING
         policy.joined(request, requests[:number])
-    assert allot(requests, 2, policy) == {"m0": 1, "m1": 0, "m2": 0, "s0": 1}
+    assert allot(requests, SchedulerLimits(max_step_tokens=2), policy) == {
+        "m0": 1,
+        "m1": 0,
+        "m2": 0,
+        "s0": 1,
+    }
     assert policy._served == {"many": 1, "single": 1}
 
 
