@@ -91,10 +91,10 @@ def test_drafts_are_refused():
 
 
 class _Nobody:
-    def propose(self, _request):
+    def propose(self, request):
         raise AssertionError("no drafts are verified without a cache")
 
-    def release(self, _request_id):
+    def release(self, request_id):
         pass
 
 

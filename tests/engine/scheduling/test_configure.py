@@ -132,7 +132,7 @@ def test_limits_under_which_somebody_could_never_finish_are_refused():
 @pytest.mark.parametrize("field", ["max_running", "max_step_tokens", "max_session_running"])
 def test_limits_with_which_nothing_runs_are_refused(field):
     with pytest.raises(InvalidRequest) as caught:
-        SchedulerLimits(**{field: 0})
+        SchedulerLimits(**{field: 0})  # type: ignore[arg-type]
     assert caught.value.field == field
 
 
