@@ -1,4 +1,4 @@
-"""``python -m engine``: generate, simulate, calibrate, inspect."""
+"""``python -m engine``: generate, probe, simulate, calibrate, inspect."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import typer
 from engine.commands.calibrate import calibrate
 from engine.commands.generate import generate
 from engine.commands.inspect import inspect
+from engine.commands.probe import probe
 from engine.commands.simulate import simulate
 
 app = typer.Typer(
@@ -17,6 +18,7 @@ app = typer.Typer(
     help="The engine of First Token: a real small model, and a roofline simulator of any model.",
 )
 app.command("generate")(generate)
+app.command("probe")(probe)
 app.command("simulate")(simulate)
 app.command("calibrate")(calibrate)
 app.command("inspect")(inspect)

@@ -79,7 +79,7 @@ def load_model(options: EngineOptions) -> LoadedModel:
     """
     started = time.perf_counter()
     device = open_device(options.device)
-    source = _find(options.model)
+    source = find_model(options.model)
     checkpoint = source.open()
     default, *others = _lanes(options, checkpoint.config, device)
     executors = {
@@ -104,7 +104,12 @@ def load_model(options: EngineOptions) -> LoadedModel:
     return loaded
 
 
-def _find(model: str) -> ModelSource:
+def find_model(model: str) -> ModelSource:
+    """Where the weights are that an option names: auto, tiny, or a path.
+
+    Raises:
+        InvalidRequest: there is nothing at that path (field "model").
+    """
     if model == "auto":
         return find_default_model()
     if model == "tiny":

@@ -28,7 +28,7 @@ Shapes: n rows to sample · v vocabulary.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -57,7 +57,7 @@ class SampleRow:
     position: int
     prompt_token_ids: Sequence[int] = ()
     output_token_ids: Sequence[int] = ()
-    masked_ids: Sequence[int] = ()
+    masked_ids: Collection[int] = ()
     draft_token_ids: Sequence[int] = ()
 
     @property

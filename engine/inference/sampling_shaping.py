@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Protocol
 
 import numpy as np
@@ -34,7 +34,7 @@ class SampledText(Protocol):
     @property
     def draft_token_ids(self) -> Sequence[int]: ...
     @property
-    def masked_ids(self) -> Sequence[int]: ...
+    def masked_ids(self) -> Collection[int]: ...
 
 
 class Shaper:

@@ -1,0 +1,127 @@
+"""The embedding table: rows, neighbours by cosine, and a map of a few rows.
+
+Shapes: v rows · m model width · n tokens asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from engine.errors import InvalidRequest
+from engine.inference.probes.arrays import Piece, check_ids, check_index, check_top, numbers
+from engine.inference.probes.documents import (
+    EmbeddingMap,
+    EmbeddingRow,
+    Embeddings,
+    Neighbour,
+    Neighbours,
+    TokenPiece,
+)
+from engine.inference.weights.ggml_types import StorageType
+
+MAX_ROWS = 64
+
+# Rows whose lengths are computed at once: their squares stay in the processor's caches.
+_CHUNK = 1_024
+
+
+class EmbeddingTable:
+    """Answers about the rows of a table ``[v, m]``."""
+
+    def __init__(
+        self,
+        table: Callable[[], Tensor],
+        storage: StorageType,
+        piece: Piece,
+        num_tokens: int,
+        unknown: Tensor,
+    ) -> None:
+        """``table``: gives the float32 table. ``storage``: how the file keeps it. Neighbours are
+        ids below ``num_tokens`` that are not in ``unknown``."""
+        self._table = table
+        self._storage = storage
+        self._piece = piece
+        self._num_tokens = num_tokens
+        self._unknown = unknown
+        self._norms: Tensor | None = None
+
+    def rows(self, token_ids: Sequence[int]) -> Embeddings:
+        """The rows of up to ``MAX_ROWS`` tokens.
+
+        Raises:
+            InvalidRequest: no tokens, too many, or one without a row.
+        """
+        table_vm = self._table()
+        check_ids(token_ids, MAX_ROWS, len(table_vm))
+        rows_nm = table_vm[torch.tensor(token_ids)]
+        norms = rows_nm.norm(dim=1).tolist()
+        row_bytes = self._storage.row_bytes(table_vm.shape[1])
+        return Embeddings(
+            table_shape=(table_vm.shape[0], table_vm.shape[1]),
+            stored_as=self._storage.name,
+            row_bytes=row_bytes,
+            table_bytes=row_bytes * len(table_vm),
+            flops=0,
+            rows=tuple(
+                EmbeddingRow(token, self._piece(token), norm, numbers(row_m))
+                for token, norm, row_m in zip(token_ids, norms, rows_nm, strict=True)
+            ),
+        )
+
+    @torch.inference_mode()
+    def neighbours(self, token_id: int, k: int = 10) -> Neighbours:
+        """The ``k`` tokens whose rows have the largest cosine with one token's.
+
+        Raises:
+            InvalidRequest: there is no such token, or k is out of range.
+        """
+        check_index("token_id", token_id, self._num_tokens)
+        check_top(k)
+        table_vm, norms_v = self._table()[: self._num_tokens], self._lengths()
+        cosines_v = table_vm @ (table_vm[token_id] / norms_v[token_id]) / norms_v
+        cosines_v[token_id] = cosines_v[self._unknown] = -2.0  # below every cosine
+        values, ids = cosines_v.topk(min(k, self._num_tokens - 1 - len(self._unknown)))
+        return Neighbours(
+            TokenPiece(token_id, self._piece(token_id)),
+            tuple(
+                Neighbour(token, self._piece(token), cosine)
+                for token, cosine in zip(ids.tolist(), values.tolist(), strict=True)
+            ),
+        )
+
+    @torch.inference_mode()
+    def map(self, token_ids: Sequence[int]) -> EmbeddingMap:
+        """Cosines of all pairs, and the first two principal components of the rows.
+
+        Raises:
+            InvalidRequest: fewer than three different tokens, or more than ``MAX_ROWS``.
+        """
+        table_vm = self._table()
+        check_ids(token_ids, MAX_ROWS, self._num_tokens)
+        if len(set(token_ids)) < 3:
+            raise InvalidRequest("a map needs three different tokens", field="token_ids")
+        rows_nm = table_vm[torch.tensor(token_ids)].double()
+        unit_nm = functional.normalize(rows_nm, dim=1)
+        centred_nm = rows_nm - rows_nm.mean(0)
+        left_nn, spread_n, _ = torch.linalg.svd(centred_nm, full_matrices=False)
+        coordinates = (left_nn[:, :2] * spread_n[:2]).tolist()
+        explained = (spread_n[:2] ** 2 / (spread_n**2).sum()).tolist()
+        return EmbeddingMap(
+            tokens=tuple(TokenPiece(token, self._piece(token)) for token in token_ids),
+            cosines=tuple(map(numbers, unit_nm @ unit_nm.T)),
+            coordinates=tuple((x, y) for x, y in coordinates),
+            explained=(explained[0], explained[1]),
+        )
+
+    def _lengths(self) -> Tensor:
+        """Lengths of all rows ``[v]``, at least the smallest number above 0: a row of zeros has a
+        cosine of 0 with all others."""
+        if self._norms is None:
+            parts = self._table()[: self._num_tokens].split(_CHUNK)
+            smallest = torch.finfo(torch.float32).tiny
+            self._norms = torch.cat([part.norm(dim=1) for part in parts]).clamp_(min=smallest)
+        return self._norms

@@ -1,0 +1,42 @@
+"""Small numbers about every layer and head, gathered while the text runs through once."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from engine.inference.probes.documents import HeadSummary
+
+
+class Summaries:
+    """A tap that changes nothing. ``attention`` and ``mlp``: lengths of what each adds, ``[t]`` a
+    layer."""
+
+    def __init__(self) -> None:
+        self.heads: list[HeadSummary] = []
+        self.attention: list[Tensor] = []
+        self.mlp: list[Tensor] = []
+
+    def __call__(self, point: str, layer: int, tensor: Tensor) -> Tensor:
+        if point == "weights":
+            self.heads += summarise_heads(layer, tensor)
+        elif point == "attn_out":
+            self.attention.append(tensor.norm(dim=-1))
+        elif point == "mlp_out":
+            self.mlp.append(tensor.norm(dim=-1))
+        return tensor
+
+
+def summarise_heads(layer: int, weights: Tensor) -> list[HeadSummary]:
+    """Of one layer's attention weights ``[H, t, t]``, each row a query's and of sum 1."""
+    num_tokens = weights.shape[-1]
+    positions = torch.arange(num_tokens, dtype=torch.float32)
+    entropy = torch.special.entr(weights).sum(-1).mean(-1).tolist()
+    distance = (positions - weights @ positions).mean(-1).tolist()
+    own = weights.diagonal(dim1=1, dim2=2).mean(-1).tolist()
+    first, previous = [None] * len(own), [None] * len(own)
+    if num_tokens > 1:
+        first = weights[:, 1:, 0].mean(-1).tolist()
+        previous = weights.diagonal(-1, 1, 2).mean(-1).tolist()
+    columns = zip(entropy, distance, first, previous, own, strict=True)
+    return [HeadSummary(layer, head, *values) for head, values in enumerate(columns)]
