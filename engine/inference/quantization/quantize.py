@@ -8,20 +8,25 @@ looking up a row costs next to nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
 from engine.errors import InvalidRequest
-from engine.inference.lane_settings import WeightFormat, WeightSettings
+from engine.inference.lane_settings import QuantizationMethod, WeightFormat, WeightSettings
 from engine.inference.model.config import ModelConfig
+from engine.inference.quantization.calibrated import CalibratedQuantizer, head_name
+from engine.inference.quantization.calibration_text import CALIBRATION, token_windows
 from engine.inference.quantization.file_blocks import from_file_blocks
+from engine.inference.quantization.grams import READERS
 from engine.inference.quantization.packed import pack
 from engine.inference.quantization.rtn import round_to_nearest
 from engine.inference.quantization.tensor import QuantizedTensor
-from engine.inference.weights.checkpoint import Checkpoint, stored_floats
+from engine.inference.weights.checkpoint import Checkpoint, StoredTensor, stored_floats
+
+CALIBRATION_TOKENS = 4_096
 
 Progress = Callable[[float, str], None]
 """Called with the share that is done, from 0 to 1, and what is being done."""
@@ -29,8 +34,8 @@ Progress = Callable[[float, str], None]
 
 @dataclass(frozen=True)
 class QuantizedWeights:
-    """``matrices`` by canonical name; everything else is in ``checkpoint``, whose norms a method
-    may have changed. Rows are in the order of ``Checkpoint.tensor``."""
+    """``matrices`` by canonical name; everything else is in ``checkpoint``, whose norms and biases
+    a method may have changed. Rows are in the order of ``Checkpoint.tensor``."""
 
     settings: WeightSettings
     checkpoint: Checkpoint
@@ -45,17 +50,16 @@ class QuantizedWeights:
 
     def dequantized(self) -> Checkpoint:
         """The same weights in float32, for slow paths: a checkpoint like any other."""
-        floats = {name: stored_floats(m.dequantize().numpy()) for name, m in self.matrices.items()}
+        floats = {name: _stored(m.dequantize()) for name, m in self.matrices.items()}
         return replace(self.checkpoint, tensors={**self.checkpoint.tensors, **floats})
 
 
 def quantized_names(config: ModelConfig) -> tuple[str, ...]:
     """The matrices that are quantised, in the order of the forward pass."""
-    shapes = config.tensor_shapes()
-    head = "embed" if config.tied_embeddings else "lm_head"
+    head = head_name(config)
     return tuple(
         name
-        for name, shape in shapes.items()
+        for name, shape in config.tensor_shapes().items()
         if len(shape) == 2 and (name.startswith("layers.") or name == head)
     )
 
@@ -64,45 +68,70 @@ def quantize(
     checkpoint: Checkpoint,
     settings: WeightSettings,
     progress: Progress = lambda share, what: None,
+    *,
+    calibration_tokens: int = CALIBRATION_TOKENS,
 ) -> QuantizedWeights:
-    """Quantise a model as the settings say. For the settings of GPTQ and AWQ this runs the model
-    over a calibration text first.
+    """Quantise a model as the settings say. AWQ and GPTQ first run it, in float32, over
+    ``calibration_tokens`` tokens of the calibration text.
 
     Raises:
         InvalidRequest: nothing to quantise, or the file's blocks cannot be used (field "weights").
         UnsupportedModel: weights that are not finite or too large.
     """
-    with torch.inference_mode():
-        if settings.format is WeightFormat.FILE:
-            return _each(checkpoint, settings, progress, _file_matrix)
-        if not settings.quantized:
-            raise InvalidRequest(f"{settings.name} is not quantised", field="weights")
-        return _each(checkpoint, settings, progress, _rounded_matrix)
-
-
-def matrix_of(checkpoint: Checkpoint, name: str) -> Tensor:
-    """A tensor of the checkpoint in float32."""
-    return torch.from_numpy(checkpoint.tensor(name))
-
-
-def _each(
-    checkpoint: Checkpoint,
-    settings: WeightSettings,
-    progress: Progress,
-    make: Callable[[Checkpoint, str, WeightSettings], QuantizedTensor],
-) -> QuantizedWeights:
+    if settings.format is not WeightFormat.FILE and not settings.quantized:
+        raise InvalidRequest(f"{settings.name} is not quantised", field="weights")
     names = quantized_names(checkpoint.config)
     matrices: dict[str, QuantizedTensor] = {}
-    for index, name in enumerate(names):
-        progress(index / len(names), name)
-        matrices[name] = make(checkpoint, name, settings)
-    progress(1.0, "done")
-    return QuantizedWeights(settings, checkpoint, matrices)
+    changed: dict[str, Tensor] = {}
+    progress(0.0, "reading")
+    with torch.inference_mode():
+        for name, tensor in _results(checkpoint, settings, calibration_tokens):
+            if isinstance(tensor, QuantizedTensor):
+                matrices[name] = tensor
+                progress(len(matrices) / len(names), name)
+            else:
+                changed[name] = tensor
+    tensors = {name: _stored(tensor) for name, tensor in changed.items()}
+    return QuantizedWeights(
+        settings=settings,
+        checkpoint=replace(checkpoint, tensors={**checkpoint.tensors, **tensors}),
+        matrices={name: matrices[name] for name in names},
+    )
 
 
-def _file_matrix(checkpoint: Checkpoint, name: str, settings: WeightSettings) -> QuantizedTensor:
-    return from_file_blocks(checkpoint.raw(name))
+def _results(
+    checkpoint: Checkpoint, settings: WeightSettings, calibration_tokens: int
+) -> Iterator[tuple[str, QuantizedTensor | Tensor]]:
+    """Every matrix, quantised, and every other tensor that changed with it, by name."""
+    names = quantized_names(checkpoint.config)
+    if settings.format is WeightFormat.FILE:
+        _refuse_mixed_readers(checkpoint)
+        for name in names:
+            yield name, from_file_blocks(checkpoint.raw(name))
+    elif settings.method is QuantizationMethod.RTN:
+        for name in names:
+            weight = torch.from_numpy(checkpoint.tensor(name))
+            yield name, round_to_nearest(weight, settings)
+    else:
+        windows = token_windows(
+            CALIBRATION, checkpoint.tokenizer(), checkpoint.config, calibration_tokens
+        )
+        yield from CalibratedQuantizer(checkpoint, settings, windows).results()
 
 
-def _rounded_matrix(checkpoint: Checkpoint, name: str, settings: WeightSettings) -> QuantizedTensor:
-    return round_to_nearest(matrix_of(checkpoint, name), settings)
+def _refuse_mixed_readers(checkpoint: Checkpoint) -> None:
+    """Matrices that read the same inputs become one, so their blocks must be of one type."""
+    for layer in range(checkpoint.config.num_layers):
+        for readers in READERS.values():
+            names = [f"layers.{layer}.{reader}" for reader in readers]
+            types = {checkpoint.tensors[n].storage.name for n in names if n in checkpoint.tensors}
+            if len(types) > 1:
+                raise InvalidRequest(
+                    f"layer {layer} mixes {' and '.join(sorted(types))} in matrices that are"
+                    " computed as one, so the file's blocks cannot be used as they are",
+                    field="weights",
+                )
+
+
+def _stored(tensor: Tensor) -> StoredTensor:
+    return stored_floats(tensor.numpy())

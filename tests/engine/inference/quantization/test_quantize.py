@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import gguf
+import numpy as np
 import pytest
 import torch
 
@@ -13,6 +17,8 @@ from engine.inference.model.reference import ReferenceModel
 from engine.inference.model.transformer import Transformer
 from engine.inference.quantization.packed import pack
 from engine.inference.quantization.quantize import QuantizedWeights, quantize, quantized_names
+from engine.inference.weights.checkpoint import Checkpoint, StoredTensor
+from engine.inference.weights.ggml_types import BY_NAME
 from engine.inference.weights.tiny import tiny_random_checkpoint
 from tests.engine.inference.runs_for_tests import (
     CPU,
@@ -91,6 +97,34 @@ def test_progress_goes_from_nothing_to_done() -> None:
     )
     assert heard == sorted(heard)
     assert (heard[0], heard[-1]) == (0.0, 1.0)
+
+
+def test_a_file_whose_blocks_are_used_as_they_are() -> None:
+    checkpoint = tiny_random_checkpoint(tied_embeddings=True)
+    as_file = in_blocks(checkpoint, {})
+    weights = quantize(as_file, parse_weights("file"))
+    assert weights.bits_per_weight == pytest.approx(5.0)
+    ids = random_ids(30, seed=2)
+    model = transformer(weights)
+    got = logits(model, new_cache(model), sequence(ids, table=range(2)))["a"]
+    torch.testing.assert_close(got, ReferenceModel(as_file).logits(ids)[-1], rtol=1e-4, atol=2e-4)
+
+
+def test_blocks_of_two_types_cannot_be_one_matrix() -> None:
+    mixed = in_blocks(tiny_random_checkpoint(tied_embeddings=True), {"layers.1.k": "Q8_0"})
+    with pytest.raises(InvalidRequest, match="layer 1 mixes Q4_1 and Q8_0"):
+        quantize(mixed, parse_weights("file"))
+
+
+def in_blocks(checkpoint: Checkpoint, types: dict[str, str]) -> Checkpoint:
+    """The checkpoint with its matrices stored as Q4_1, or as ``types`` says by name."""
+    tensors = dict(checkpoint.tensors)
+    for name in quantized_names(checkpoint.config):
+        kind = types.get(name, "Q4_1")
+        blocks = gguf.quants.quantize(checkpoint.tensor(name), gguf.GGMLQuantizationType[kind])
+        stored = blocks.view(np.uint8).reshape(-1)
+        tensors[name] = StoredTensor(BY_NAME[kind], tensors[name].shape, stored)
+    return replace(checkpoint, tensors=tensors)
 
 
 @pytest.mark.parametrize("name", ["float32", "bfloat16", "file"])
