@@ -11,8 +11,12 @@ namespace firsttoken {
 constexpr int kLanes = 16;
 constexpr int kHalves = kTile / kLanes;    // registers across a panel
 constexpr size_t kStride = kTile * kQuad;  // bytes of a panel that are used together
-constexpr int kFloatRows = 8;    // rows of a tile: as many as keep the multipliers busy and
-constexpr int kLevelRows = 4;    // have registers, which levels need twice
+constexpr int kStep = 4;                   // strides between two calls of a prefetcher
+// Rows of a tile: as many as keep the multipliers busy and have registers, of which levels need
+// twice as many.
+constexpr int kFloatRows = 8;
+constexpr int kLevelRows = 4;
+
 constexpr size_t kAhead = 4096;  // bytes: what memory delivers to a core in its latency
 
 // Fetches what will be read soon, a little with every step, so that memory is never idle. A single
@@ -20,22 +24,20 @@ constexpr size_t kAhead = 4096;  // bytes: what memory delivers to a core in its
 // panel, which for them is long enough ahead.
 class Prefetcher {
   public:
-    Prefetcher(const uint8_t* from, int tiles) : at_(from), line_(kLine / tiles) {}
+    Prefetcher(const uint8_t* from, int tiles) : at_(from), tiles_(tiles) {}
 
-    void line() {
-        _mm_prefetch(reinterpret_cast<const char*>(at_), _MM_HINT_T0);
-        at_ += line_;
-    }
-
-    void stride() {
-        _mm_prefetch(reinterpret_cast<const char*>(at_), _MM_HINT_T0);
-        _mm_prefetch(reinterpret_cast<const char*>(at_ + kLine), _MM_HINT_T0);
-        at_ += 2 * line_;
+    // Called when `lines` lines of this tile's panel are about to be read.
+    void lines(int lines) {
+        const int share = (lines + tiles_ - 1) / tiles_;
+        for (int i = 0; i < share; ++i) {
+            _mm_prefetch(reinterpret_cast<const char*>(at_), _MM_HINT_T0);
+            at_ += kLine;
+        }
     }
 
   private:
     const uint8_t* at_;
-    size_t line_;
+    int tiles_;
 };
 
 // Everything a tile needs: its panel, its rows of prepared inputs, and where its sums go.
@@ -63,9 +65,9 @@ template <int R>
 inline void tile_floats(TileWork& work, Sums<R>& sums) {
     const uint8_t* panel = work.panel;
     for (int i = 0; i < work.matrix.k; ++i, panel += kStride) {
+        if (i % kStep == 0) work.prefetcher.lines(2 * kStep);
         const __m512 first = _mm512_load_ps(panel);
         const __m512 second = _mm512_load_ps(panel + kLine);
-        work.prefetcher.stride();
 #pragma GCC unroll 16
         for (int r = 0; r < R; ++r) {
             const __m512 input = _mm512_set1_ps(work.input<float>(r, i * sizeof(float)));
@@ -80,9 +82,9 @@ inline void tile_bfloats(TileWork& work, Sums<R>& sums) {
     const uint8_t* panel = work.panel;
     const int pairs = padded_k(work.matrix) / 2;
     for (int i = 0; i < pairs; ++i, panel += kStride) {
+        if (i % kStep == 0) work.prefetcher.lines(2 * kStep);
         const __m512bh first = (__m512bh)_mm512_load_si512(panel);
         const __m512bh second = (__m512bh)_mm512_load_si512(panel + kLine);
-        work.prefetcher.stride();
 #pragma GCC unroll 16
         for (int r = 0; r < R; ++r) {
             const int32_t pair = work.input<int32_t>(r, i * sizeof(int32_t));
@@ -105,14 +107,13 @@ inline void dot_quad(const TileWork& work, size_t at, __m512i first, __m512i sec
 }
 
 template <int R, bool kNibbles>
-inline void dot_chunk(TileWork& work, const uint8_t* weights, size_t at,
+inline void dot_chunk(const TileWork& work, const uint8_t* weights, size_t at,
                       __m512i (&dots)[R][kHalves]) {
     const __m512i low = _mm512_set1_epi8(15);
 #pragma GCC unroll 8
     for (int quad = 0; quad < kChunk / kQuad; quad += kNibbles ? 2 : 1, weights += kStride) {
         const __m512i first = _mm512_load_si512(weights);
         const __m512i second = _mm512_load_si512(weights + kLine);
-        work.prefetcher.stride();
         const size_t now = at + quad * kQuad;
         if constexpr (kNibbles) {
             dot_quad<R>(work, now, _mm512_and_si512(first, low), _mm512_and_si512(second, low),
@@ -147,37 +148,34 @@ struct GroupHeader {
 
 template <int R, bool kNibbles, bool kOffsets>
 inline void tile_levels(TileWork& work, Sums<R>& sums) {
+    constexpr size_t bytes = kNibbles ? kTile * kChunk / 2 : kTile * kChunk;
     const PackedMatrix& matrix = work.matrix;
-    const int count = chunks(matrix);
     const int per_group = chunks_of_group(matrix);
-    const size_t scales_at = count * kChunk;
-    const size_t starts_at = scales_at + count * sizeof(float);
-    const size_t sums_at = starts_at + count * sizeof(int32_t);
     const uint8_t* panel = work.panel;
-    for (int first = 0; first < count; first += per_group) {
+    size_t at = 0;  // of the chunk in a row of inputs
+    for (int groups = chunks(matrix) / per_group; groups > 0; --groups) {
         const GroupHeader header(matrix, panel);
         panel += group_header_bytes(matrix);
-        work.prefetcher.line();
-        if (kOffsets) work.prefetcher.line();
-        for (int chunk = first; chunk < first + per_group; ++chunk) {
-            const size_t at = chunk * sizeof(float);
+        for (int left = per_group; left > 0; --left, panel += bytes, at += sizeof(InputChunk)) {
+            work.prefetcher.lines(bytes / kLine + 1);
             __m512i dots[R][kHalves];
 #pragma GCC unroll 16
             for (int r = 0; r < R; ++r) {
-                dots[r][0] = dots[r][1] =
-                    _mm512_set1_epi32(work.input<int32_t>(r, starts_at + at));
+                const int32_t start = work.input<int32_t>(r, at + offsetof(InputChunk, start));
+                dots[r][0] = dots[r][1] = _mm512_set1_epi32(start);
             }
-            dot_chunk<R, kNibbles>(work, panel, chunk * kChunk, dots);
-            panel += chunk_bytes(matrix);
+            dot_chunk<R, kNibbles>(work, panel, at, dots);
 #pragma GCC unroll 16
             for (int r = 0; r < R; ++r) {
-                const __m512 scale = _mm512_set1_ps(work.input<float>(r, scales_at + at));
+                const float scale = work.input<float>(r, at + offsetof(InputChunk, scale));
+                const float sum = work.input<float>(r, at + offsetof(InputChunk, sum));
                 for (int h = 0; h < kHalves; ++h) {
-                    const __m512 dot = _mm512_mul_ps(_mm512_cvtepi32_ps(dots[r][h]), scale);
-                    sums[r][h] = _mm512_fmadd_ps(dot, header.scale[h], sums[r][h]);
+                    const __m512 dot = _mm512_cvtepi32_ps(dots[r][h]);
+                    sums[r][h] = _mm512_fmadd_ps(_mm512_mul_ps(dot, _mm512_set1_ps(scale)),
+                                                 header.scale[h], sums[r][h]);
                     if (!kOffsets) continue;
-                    const __m512 sum = _mm512_set1_ps(work.input<float>(r, sums_at + at));
-                    sums[r][h] = _mm512_fmadd_ps(header.offset[h], sum, sums[r][h]);
+                    sums[r][h] =
+                        _mm512_fmadd_ps(header.offset[h], _mm512_set1_ps(sum), sums[r][h]);
                 }
             }
         }
@@ -230,17 +228,17 @@ void multiply_rows(const TileWork& work, int rows) {
     }
 }
 
-// m rows times one panel, in tiles of nearly equal height. `next`: the panel after this one, or null.
+// m rows times one panel, in tiles of nearly equal height. `next`: the panel after this one.
 inline void avx512_panel(const PackedMatrix& matrix, const uint8_t* panel, const uint8_t* next,
                          const uint8_t* prepared, int m, float* y, int ldy, int column,
                          bool accumulate) {
     const int most = is_quantised(matrix) ? kLevelRows : kFloatRows;
     const int tiles = (m + most - 1) / most;
+    const size_t share = round_up(panel_bytes(matrix) / tiles, kLine);
     const size_t stride = input_row_bytes(matrix);
     for (int tile = 0, row = 0; tile < tiles; ++tile) {
         const int rows = (m - row + tiles - tile - 1) / (tiles - tile);
-        const uint8_t* ahead = panel + kAhead;
-        if (tiles > 1) ahead = next + tile * panel_bytes(matrix) / tiles;
+        const uint8_t* ahead = tiles == 1 ? panel + kAhead : next + tile * share;
         const TileWork work{matrix, panel, prepared + row * stride, stride,
                             y + static_cast<size_t>(row) * ldy, static_cast<size_t>(ldy), column,
                             accumulate, Prefetcher(ahead, tiles)};

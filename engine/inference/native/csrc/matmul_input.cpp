@@ -12,8 +12,8 @@ namespace firsttoken {
 namespace {
 
 // How a chunk is scaled to levels -127..127: x = level * scale. `largest` is the greatest |x| as
-// bits, which are ordered as |x| is, with infinity and NaN on top: these make the scale NaN, so that
-// they show in every output. A chunk that is nearly zero becomes zero.
+// bits, which are ordered as |x| is, with infinity and NaN on top: these make the scale NaN, so
+// that they show in every output. A chunk that is nearly zero becomes zero.
 struct ChunkScale {
     float scale;
     float inverse;
@@ -31,7 +31,7 @@ struct ChunkScale {
 };
 
 // Returns the sum of the levels.
-int32_t quantise_chunk(const float* x, int count, int8_t* levels, float* scale) {
+int32_t quantise_chunk(const float* x, int count, InputChunk& to) {
     uint32_t largest = 0;
     for (int i = 0; i < count; ++i) {
         const uint32_t magnitude = bits_of(x[i]) & 0x7fffffffu;
@@ -42,16 +42,16 @@ int32_t quantise_chunk(const float* x, int count, int8_t* levels, float* scale) 
     for (int i = 0; i < kChunk; ++i) {
         const bool zero = i >= count || chunk.inverse == 0;
         const int level = zero ? 0 : static_cast<int>(std::nearbyint(x[i] * chunk.inverse));
-        levels[i] = static_cast<int8_t>(level);
+        to.levels[i] = static_cast<int8_t>(level);
         total += level;
     }
-    *scale = chunk.scale;
+    to.scale = chunk.scale;
     return total;
 }
 
 #ifdef FT_AVX512
 // The same for a whole chunk, with the same result.
-int32_t quantise_whole_chunk(const float* x, int8_t* levels, float* scale) {
+int32_t quantise_whole_chunk(const float* x, InputChunk& to) {
     const __m512 low = _mm512_loadu_ps(x);
     const __m512 high = _mm512_loadu_ps(x + 16);
     const __m512i magnitude = _mm512_max_epu32(_mm512_castps_si512(_mm512_abs_ps(low)),
@@ -62,29 +62,26 @@ int32_t quantise_whole_chunk(const float* x, int8_t* levels, float* scale) {
     const __mmask16 used = chunk.inverse == 0 ? 0 : 0xffff;
     const __m512i low_levels = _mm512_maskz_cvtps_epi32(used, _mm512_mul_ps(low, inverse));
     const __m512i high_levels = _mm512_maskz_cvtps_epi32(used, _mm512_mul_ps(high, inverse));
-    _mm_storeu_si128(reinterpret_cast<__m128i*>(levels), _mm512_cvtepi32_epi8(low_levels));
-    _mm_storeu_si128(reinterpret_cast<__m128i*>(levels + 16), _mm512_cvtepi32_epi8(high_levels));
-    *scale = chunk.scale;
+    __m128i* levels = reinterpret_cast<__m128i*>(to.levels);
+    _mm_storeu_si128(levels, _mm512_cvtepi32_epi8(low_levels));
+    _mm_storeu_si128(levels + 1, _mm512_cvtepi32_epi8(high_levels));
+    to.scale = chunk.scale;
     return _mm512_reduce_add_epi32(_mm512_add_epi32(low_levels, high_levels));
 }
 #else
-int32_t quantise_whole_chunk(const float* x, int8_t* levels, float* scale) {
-    return quantise_chunk(x, kChunk, levels, scale);
+int32_t quantise_whole_chunk(const float* x, InputChunk& to) {
+    return quantise_chunk(x, kChunk, to);
 }
 #endif
 
-void quantise_row(const PackedMatrix& matrix, const float* x, void* prepared) {
-    const int count = chunks(matrix);
-    const QuantisedRow row = quantised_row(prepared, count);
-    for (int chunk = 0; chunk < count; ++chunk) {
-        const int first = chunk * kChunk;
+void quantise_row(const PackedMatrix& matrix, const float* x, InputChunk* prepared) {
+    for (int first = 0; first < matrix.k; first += kChunk, ++prepared) {
         const int width = matrix.k - first;
-        int8_t* levels = row.levels + first;
-        float* scale = row.scales + chunk;
-        const int32_t sum = width >= kChunk ? quantise_whole_chunk(x + first, levels, scale)
-                                            : quantise_chunk(x + first, width, levels, scale);
-        row.starts[chunk] = -middle_level(matrix) * sum;
-        row.sums[chunk] = *scale * static_cast<float>(sum);
+        const int32_t sum = width >= kChunk ? quantise_whole_chunk(x + first, *prepared)
+                                            : quantise_chunk(x + first, width, *prepared);
+        prepared->start = -middle_level(matrix) * sum;
+        prepared->sum = prepared->scale * static_cast<float>(sum);
+        prepared->padding = 0;
     }
 }
 
@@ -114,7 +111,7 @@ void prepare_input(const PackedMatrix& matrix, const float* x, void* prepared, i
         } else if (matrix.kind == BF16) {
             round_row(matrix, from, reinterpret_cast<uint16_t*>(to));
         } else {
-            quantise_row(matrix, from, to);
+            quantise_row(matrix, from, reinterpret_cast<InputChunk*>(to));
         }
     }
 }

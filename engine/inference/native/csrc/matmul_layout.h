@@ -69,28 +69,20 @@ inline size_t panel_bytes(const PackedMatrix& matrix) {
     return groups * group_header_bytes(matrix) + chunks(matrix) * chunk_bytes(matrix);
 }
 
-// A prepared row. F32 and BF16: its k numbers. I8 and I4: k levels (int8), then for each chunk the
-// scale (float), what a dot product of stored levels begins with (-middle_level * sum of the
-// levels, int32), and the sum of the levels times the scale (float).
-struct QuantisedRow {
-    int8_t* levels;
-    float* scales;
-    int32_t* starts;
-    float* sums;
+// A prepared row holds its k numbers in F32 and BF16, and these in I8 and I4.
+struct InputChunk {
+    int8_t levels[kChunk];
+    float scale;
+    int32_t start;  // what dot products of stored levels begin with: -middle_level * sum of levels
+    float sum;      // of levels, times the scale
+    int32_t padding;
 };
-
-inline QuantisedRow quantised_row(const void* row, int chunk_count) {
-    int8_t* levels = static_cast<int8_t*>(const_cast<void*>(row));
-    float* scales = reinterpret_cast<float*>(levels + chunk_count * kChunk);
-    int32_t* starts = reinterpret_cast<int32_t*>(scales + chunk_count);
-    return {levels, scales, starts, reinterpret_cast<float*>(starts + chunk_count)};
-}
 
 inline size_t input_row_bytes(const PackedMatrix& matrix) {
     const size_t k = padded_k(matrix);
     if (matrix.kind == F32) return round_up(k * sizeof(float), kLine);
     if (matrix.kind == BF16) return round_up(k * sizeof(uint16_t), kLine);
-    return round_up(k + chunks(matrix) * (2 * sizeof(float) + sizeof(int32_t)), kLine);
+    return round_up(chunks(matrix) * sizeof(InputChunk), kLine);
 }
 
 inline uint32_t bits_of(float value) {

@@ -42,12 +42,11 @@ inline void plain_chunk(const PackedMatrix& matrix, const uint8_t* weights, cons
     }
 }
 
-inline void plain_levels(const PackedMatrix& matrix, const uint8_t* panel, const void* x,
+inline void plain_levels(const PackedMatrix& matrix, const uint8_t* panel, const InputChunk* x,
                          float* sums) {
-    const QuantisedRow row = quantised_row(x, chunks(matrix));
     float scales[kTile];
     float offsets[kTile] = {};
-    for (int chunk = 0; chunk < chunks(matrix); ++chunk) {
+    for (int chunk = 0; chunk < chunks(matrix); ++chunk, ++x) {
         if (chunk % chunks_of_group(matrix) == 0) {
             const uint16_t* header = reinterpret_cast<const uint16_t*>(panel);
             panel += group_header_bytes(matrix);
@@ -58,12 +57,12 @@ inline void plain_levels(const PackedMatrix& matrix, const uint8_t* panel, const
             }
         }
         int32_t dots[kTile];
-        for (int j = 0; j < kTile; ++j) dots[j] = row.starts[chunk];
-        plain_chunk(matrix, panel, row.levels + chunk * kChunk, dots);
+        for (int j = 0; j < kTile; ++j) dots[j] = x->start;
+        plain_chunk(matrix, panel, x->levels, dots);
         panel += chunk_bytes(matrix);
         for (int j = 0; j < kTile; ++j) {
-            sums[j] += static_cast<float>(dots[j]) * row.scales[chunk] * scales[j];
-            sums[j] += offsets[j] * row.sums[chunk];
+            sums[j] += static_cast<float>(dots[j]) * x->scale * scales[j];
+            sums[j] += offsets[j] * x->sum;
         }
     }
 }
@@ -88,7 +87,7 @@ inline void plain_panel(const PackedMatrix& matrix, const uint8_t* panel, const 
             plain_bfloats(matrix, reinterpret_cast<const uint16_t*>(panel),
                           reinterpret_cast<const uint16_t*>(x), sums);
         } else {
-            plain_levels(matrix, panel, x, sums);
+            plain_levels(matrix, panel, reinterpret_cast<const InputChunk*>(x), sums);
         }
         plain_store(matrix, sums, first, y + static_cast<size_t>(row) * ldy, accumulate);
     }

@@ -148,7 +148,7 @@ def multiply(
     bounds: tuple[int, ...] = (),
     onto: NDArray[np.float32] | None = None,
 ) -> NDArray[np.float32]:
-    """``x Wᵀ + b`` by the native code in parts that end at ``bounds``; added to ``onto``, if given."""
+    """``x Wᵀ + b`` by native code in parts that end at ``bounds``; added to ``onto``, if given."""
     rows = x_mk.shape[0]
     x_mk = np.ascontiguousarray(x_mk)
     prepared = aligned(library.input_bytes(matrix.struct, rows))
