@@ -190,7 +190,8 @@ inline void store_tile(const TileWork& work, const Sums<R>& sums) {
         if (width <= 0) return;
         const __mmask16 mask = width >= kLanes ? 0xffff : (1u << width) - 1;
         const float* bias = work.matrix.bias;
-        const __m512 added = bias ? _mm512_maskz_loadu_ps(mask, bias + column) : _mm512_setzero_ps();
+        const __m512 added =
+            bias ? _mm512_maskz_loadu_ps(mask, bias + column) : _mm512_setzero_ps();
         for (int r = 0; r < R; ++r) {
             float* out = work.y + r * work.y_stride + column;
             __m512 sum = _mm512_add_ps(sums[r][h], added);
