@@ -26,6 +26,10 @@ class Linear(Protocol):
         """Whether the weights are that very tensor, and no copy of it."""
         ...
 
+    def plain(self) -> tuple[Tensor, Tensor | None]:
+        """``W [o, i]`` and b as plain tensors; a copy where they are not kept as such."""
+        ...
+
     def __call__(self, x_ti: Tensor) -> Tensor:
         """``[t, i]`` to ``[t, o]``."""
         ...
@@ -74,6 +78,9 @@ class PlainLinear:
     def shares_memory_with(self, tensor: Tensor) -> bool:
         return self._weight_oi.data_ptr() == tensor.data_ptr()
 
+    def plain(self) -> tuple[Tensor, Tensor | None]:
+        return self._weight_oi, self._bias_o
+
     def __call__(self, x_ti: Tensor) -> Tensor:
         return functional.linear(x_ti, self._weight_oi, self._bias_o)
 
@@ -97,6 +104,9 @@ class PackedLinear:
 
     def shares_memory_with(self, tensor: Tensor) -> bool:
         return False  # the packed layout is always a copy
+
+    def plain(self) -> tuple[Tensor, Tensor | None]:
+        return self._packed.to_dense(), self._bias_o
 
     @staticmethod
     def supports(dtype: torch.dtype, device: torch.device) -> bool:

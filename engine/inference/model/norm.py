@@ -17,13 +17,14 @@ class RMSNorm:
         width = weight_d.shape[-1]
         self._dtype = dtype
         self._eps = eps
+        self.weight_d = weight_d
         self._fused = weight_d.device.type == "cuda"
         self._weight_d = weight_d if self._fused else weight_d * math.sqrt(width)
         self._norm_of_eps = torch.tensor(math.sqrt(width * eps))
 
     @property
     def nbytes(self) -> int:
-        return self._weight_d.nbytes
+        return self.weight_d.nbytes
 
     def __call__(self, x_td: Tensor) -> Tensor:
         if self._fused:

@@ -38,20 +38,20 @@ class RotaryTable:
             positions = torch.arange(first, first + len(part), dtype=torch.float64)
             angles = torch.outer(positions, frequencies)
             part.copy_(torch.polar(torch.ones_like(angles), angles))
-        self._turns = turns
+        self.turns = turns
 
     @property
     def max_positions(self) -> int:
         """Positions from here on have no turns."""
-        return len(self._turns)
+        return len(self.turns)
 
     @property
     def nbytes(self) -> int:
-        return self._turns.nbytes
+        return self.turns.nbytes
 
     def at(self, positions_t: Tensor) -> Tensor:
         """Complex turns ``[t, 1, d/2]`` of these positions, for all heads."""
-        return self._turns[positions_t].unsqueeze(1)
+        return self.turns[positions_t].unsqueeze(1)
 
 
 def rotate_(x_thd: Tensor, turns: Tensor) -> None:

@@ -75,7 +75,7 @@ class Transformer:
         self.weights = weights
         self.dtype = dtype
         self.device = weights.embed.storage.device
-        self._rotary = rotary
+        self.rotary = rotary
         self._heads = (
             config.num_attention_heads,
             config.num_kv_heads,
@@ -87,7 +87,7 @@ class Transformer:
     @property
     def max_positions(self) -> int:
         """Positions that a sequence can have."""
-        return self._rotary.max_positions
+        return self.rotary.max_positions
 
     def logits(
         self, batch: StepBatch, cache: KVCache, stage_done: StageDone = lambda name: None
@@ -99,7 +99,7 @@ class Transformer:
         # The residual stream is float32 in every dtype: adding to it 2 · layers times in bfloat16
         # would cost a third of the model's accuracy and no less time.
         x_tm = self.weights.embed(batch.token_ids_t).float()
-        turns = self._rotary.at(batch.positions_t)
+        turns = self.rotary.at(batch.positions_t)
         stage_done("embed")
         last = self.config.num_layers - 1
         for index, layer in enumerate(self.weights.layers):

@@ -28,17 +28,20 @@ class QuantizedLinear:
         """``dtype``: of the activations, and of the weights when they are multiplied."""
         self.packed = packed
         self._dtype = dtype
-        self._bias_o = bias_o
+        self.bias_o = bias_o
         rows, columns = packed.shape
         on_cpu = packed.levels.device.type == "cpu"
         self._rows_at_once = max(1, _WEIGHTS_AT_ONCE // columns) if on_cpu else rows
 
     @property
     def nbytes(self) -> int:
-        return self.packed.nbytes + (0 if self._bias_o is None else self._bias_o.nbytes)
+        return self.packed.nbytes + (0 if self.bias_o is None else self.bias_o.nbytes)
 
     def shares_memory_with(self, tensor: Tensor) -> bool:
         return self.packed.levels.data_ptr() == tensor.data_ptr()
+
+    def plain(self) -> tuple[Tensor, Tensor | None]:
+        return self.packed.rows(slice(None)), self.bias_o
 
     def __call__(self, x_ti: Tensor) -> Tensor:
         rows = self.packed.shape[0]
@@ -46,7 +49,7 @@ class QuantizedLinear:
         for first in range(0, rows, self._rows_at_once):
             part = slice(first, first + self._rows_at_once)
             weight = self.packed.rows(part).to(self._dtype)
-            bias = None if self._bias_o is None else self._bias_o[part]
+            bias = None if self.bias_o is None else self.bias_o[part]
             y_to[:, part] = functional.linear(x_ti, weight, bias)
         return y_to
 

@@ -1,0 +1,271 @@
+#include "attention.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "kv.h"
+#include "tile.h"
+
+namespace firsttoken {
+
+namespace {
+
+constexpr int kRange = 256;  // positions of one piece of work
+constexpr int kMaxHeadDim = 256;
+
+// y = norm(x) · weight over one head, in place.
+void normalise_head(float* x, const float* weight, int dim, float eps) {
+    Vec squares{};
+    for (int i = 0; i < dim; i += kLanes) squares += load(x + i) * load(x + i);
+    const Vec factor = splat(1.0f / std::sqrt(sum(squares) / dim + eps));
+    for (int i = 0; i < dim; i += kLanes) store(x + i, load(x + i) * factor * load(weight + i));
+}
+
+// Turns neighbours (a, b) to (a cos - b sin, a sin + b cos).
+void rotate_head(float* x, const float* expanded, int dim) {
+    for (int i = 0; i < dim; i += kLanes) {
+        const Vec pairs = load(x + i);
+        store(x + i, pairs * load(expanded + i) + swap_pairs(pairs) * load(expanded + dim + i));
+    }
+}
+
+}  // namespace
+
+struct Attention::Scratch {
+    std::vector<float> queries, scores, keys, values, largest, totals, mixed;
+
+    void fit(int rows, int dim) {
+        queries.resize(size_t(rows) * dim);
+        mixed.resize(size_t(rows) * dim);
+        largest.resize(rows);
+        totals.resize(size_t(rows) * kLanes);
+        scores.resize(kMaxRowsAtOnce * kTile);
+        // Beyond the last position there is nothing to read, and it counts for nothing.
+        keys.assign(size_t(kTile) * dim, 0.0f);
+        values.resize(size_t(kTile) * dim);
+    }
+};
+
+bool Attention::supports(int head_dim) {
+    switch (head_dim / kLanes) {
+        case 1: case 2: case 3: case 4: case 5: case 6: case 8: case 16:
+            return head_dim % kLanes == 0;
+        default:
+            return false;
+    }
+}
+
+void Attention::expand_turns(const float* turns, int head_dim, float* expanded) {
+    for (int i = 0; i < head_dim; i += 2) {
+        expanded[i] = expanded[i + 1] = turns[i];
+        expanded[head_dim + i] = -turns[i + 1];
+        expanded[head_dim + i + 1] = turns[i + 1];
+    }
+}
+
+void Attention::plan(const StepSpec& step, int num_threads) {
+    step_ = &step;
+    units_.clear();
+    const int group = model_.num_heads / model_.num_kv_heads;
+    size_t partials = 0;
+    int counters = 0, most_rows = 0;
+    for (int b = 0; b < step.num_sequences; ++b) {
+        const int rows = step.first_rows[b + 1] - step.first_rows[b];
+        const int ranges = (step.starts[b] + rows + kRange - 1) / kRange;
+        most_rows = std::max(most_rows, rows * group);
+        for (int h = 0; h < model_.num_kv_heads; ++h, ++counters) {
+            for (int range = 0; range < ranges; ++range) {
+                units_.push_back({b, h, range, ranges, counters, partials});
+                if (ranges > 1) partials += size_t(rows) * group * (model_.head_dim + 2);
+            }
+        }
+    }
+    if (partials_.size() < partials) partials_.resize(partials);
+    if (counters > num_counters_) {
+        finished_ = std::make_unique<std::atomic<int>[]>(counters);
+        num_counters_ = counters;
+    }
+    for (int i = 0; i < counters; ++i) finished_[i].store(0, std::memory_order_relaxed);
+    while (int(scratch_.size()) < num_threads) scratch_.push_back(std::make_shared<Scratch>());
+    for (auto& scratch : scratch_) scratch->fit(most_rows, model_.head_dim);
+}
+
+int Attention::slot(int sequence, int position) const {
+    const int* table = step_->blocks + step_->first_blocks[sequence];
+    return table[position / model_.block_size] * model_.block_size + position % model_.block_size;
+}
+
+void Attention::work(const LayerSpec& layer, const float* qkv, const float* turns, float* mixed,
+                     int thread, Pile& pile) {
+    Scratch& scratch = *scratch_[thread];
+    for (int i = pile.take(); i < int(units_.size()); i = pile.take()) {
+        const Unit& unit = units_[i];
+        switch (model_.head_dim / kLanes) {
+            case 1: run<1>(layer, qkv, turns, mixed, unit, scratch); break;
+            case 2: run<2>(layer, qkv, turns, mixed, unit, scratch); break;
+            case 3: run<3>(layer, qkv, turns, mixed, unit, scratch); break;
+            case 4: run<4>(layer, qkv, turns, mixed, unit, scratch); break;
+            case 5: run<5>(layer, qkv, turns, mixed, unit, scratch); break;
+            case 6: run<6>(layer, qkv, turns, mixed, unit, scratch); break;
+            case 8: run<8>(layer, qkv, turns, mixed, unit, scratch); break;
+            case 16: run<16>(layer, qkv, turns, mixed, unit, scratch); break;
+        }
+    }
+}
+
+// Stores the new keys and values that stand in this unit's range.
+void Attention::write_new(const LayerSpec& layer, const float* qkv, const float* turns,
+                          const Unit& unit) {
+    const int dim = model_.head_dim, b = unit.sequence;
+    const int width = (model_.num_heads + 2 * model_.num_kv_heads) * dim;
+    const KVLayer kv(model_, layer);
+    const int start = step_->starts[b], first_row = step_->first_rows[b];
+    const int end = start + step_->first_rows[b + 1] - first_row;
+    const int from = std::max(start, unit.range * kRange);
+    const int to = std::min(end, (unit.range + 1) * kRange);
+    alignas(64) float key[kMaxHeadDim];
+    for (int position = from; position < to; ++position) {
+        const size_t row = first_row + position - start;
+        const float* heads = qkv + row * width + size_t(model_.num_heads + unit.head) * dim;
+        std::copy(heads, heads + dim, key);
+        if (layer.k_norm != nullptr) normalise_head(key, layer.k_norm, dim, model_.norm_eps);
+        rotate_head(key, turns + row * 2 * dim, dim);
+        const int at = slot(b, position);
+        kv.write(KEYS, unit.head, at, key);
+        kv.write(VALUES, unit.head, at, heads + size_t(model_.num_kv_heads) * dim);
+    }
+}
+
+// The unit's queries, scaled and rotated: [rows * g, d].
+void Attention::rotate_queries(const LayerSpec& layer, const float* qkv, const float* turns,
+                               const Unit& unit, float* queries) {
+    const int dim = model_.head_dim, group = model_.num_heads / model_.num_kv_heads;
+    const int width = (model_.num_heads + 2 * model_.num_kv_heads) * dim;
+    const int first = step_->first_rows[unit.sequence], end = step_->first_rows[unit.sequence + 1];
+    for (int row = first; row < end; ++row) {
+        const float* from = qkv + size_t(row) * width + size_t(unit.head) * group * dim;
+        for (int g = 0; g < group; ++g, from += dim, queries += dim) {
+            std::copy(from, from + dim, queries);
+            if (layer.q_norm != nullptr)
+                normalise_head(queries, layer.q_norm, dim, model_.norm_eps);
+            rotate_head(queries, turns + size_t(row) * 2 * dim, dim);
+            for (int i = 0; i < dim; i += kLanes)
+                store(queries + i, load(queries + i) * layer.scale);
+        }
+    }
+}
+
+template <int C>
+void Attention::run(const LayerSpec& layer, const float* qkv, const float* turns, float* mixed,
+                    const Unit& unit, Scratch& scratch) {
+    constexpr int dim = C * kLanes;
+    const int b = unit.sequence, group = model_.num_heads / model_.num_kv_heads;
+    const int first_row = step_->first_rows[b];
+    const int num_new = step_->first_rows[b + 1] - first_row, rows = num_new * group;
+    const int start = step_->starts[b];
+    const Sight sight{layer.window, model_.sinks};
+    const KVLayer kv(model_, layer);
+    write_new(layer, qkv, turns, unit);
+    rotate_queries(layer, qkv, turns, unit, scratch.queries.data());
+
+    std::fill_n(scratch.largest.data(), rows, kNone);
+    std::fill_n(scratch.totals.data(), size_t(rows) * kLanes, 0.0f);
+    std::fill_n(scratch.mixed.data(), size_t(rows) * dim, 0.0f);
+    const int end = std::min(start + num_new, (unit.range + 1) * kRange);
+    for (int first = unit.range * kRange; first < end; first += kTile) {
+        const int count = std::min(kTile, end - first);
+        if (!sight.reaches(start, first, count)) continue;
+        read_tile(kv, unit, first, count, scratch.keys.data(), scratch.values.data());
+        const Tile<C> tile{scratch.keys.data(), scratch.values.data(), count};
+        int at[kMaxRowsAtOnce];
+        for (int row = 0; row < rows;) {
+            const int some = std::min(rows - row, kMaxRowsAtOnce);
+            for (int r = 0; r < some; ++r) at[r] = start + (row + r) / group;
+            const float* queries = scratch.queries.data() + size_t(row) * dim;
+            float* scores = scratch.scores.data();
+            const Softmax state{&scratch.largest[row], &scratch.totals[size_t(row) * kLanes],
+                                &scratch.mixed[size_t(row) * dim]};
+            const float softcap = layer.softcap;
+            switch (some) {
+                case 1: attend_rows<C, 1>(tile, sight, queries, at, first, softcap, scores, state); break;
+                case 2: attend_rows<C, 2>(tile, sight, queries, at, first, softcap, scores, state); break;
+                case 3: attend_rows<C, 3>(tile, sight, queries, at, first, softcap, scores, state); break;
+                default: attend_rows<C, 4>(tile, sight, queries, at, first, softcap, scores, state);
+            }
+            row += some;
+        }
+    }
+    finish(unit, scratch, mixed);
+}
+
+// Keys and values of `count` positions from `first` on, gathered from their blocks.
+void Attention::read_tile(const KVLayer& kv, const Unit& unit, int first, int count, float* keys,
+                          float* values) const {
+    for (int done = 0; done < count;) {
+        const int position = first + done;
+        const int run = std::min(count - done, model_.block_size - position % model_.block_size);
+        const int from = slot(unit.sequence, position);
+        kv.read(KEYS, unit.head, from, run, keys + size_t(done) * model_.head_dim);
+        kv.read(VALUES, unit.head, from, run, values + size_t(done) * model_.head_dim);
+        done += run;
+    }
+}
+
+// Writes the unit's mixed values, or keeps them until the other ranges of its head are done.
+void Attention::finish(const Unit& unit, const Scratch& scratch, float* mixed) {
+    const int dim = model_.head_dim, group = model_.num_heads / model_.num_kv_heads;
+    const int first_row = step_->first_rows[unit.sequence];
+    const int rows = (step_->first_rows[unit.sequence + 1] - first_row) * group;
+    if (unit.num_ranges == 1) {
+        for (int row = 0; row < rows; ++row) {
+            const float total = sum(load(&scratch.totals[size_t(row) * kLanes]));
+            float* to = place(unit, row, mixed);
+            for (int i = 0; i < dim; i += kLanes)
+                store(to + i, load(&scratch.mixed[size_t(row) * dim + i]) / total);
+        }
+        return;
+    }
+    float* partial = &partials_[unit.partial];
+    for (int row = 0; row < rows; ++row, partial += dim + 2) {
+        std::copy_n(&scratch.mixed[size_t(row) * dim], dim, partial);
+        partial[dim] = scratch.largest[row];
+        partial[dim + 1] = sum(load(&scratch.totals[size_t(row) * kLanes]));
+    }
+    std::atomic<int>& finished = finished_[unit.group];
+    if (finished.fetch_add(1, std::memory_order_acq_rel) + 1 == unit.num_ranges) {
+        finished.store(0, std::memory_order_relaxed);  // for the next layer
+        merge(unit, rows, mixed);
+    }
+}
+
+// Joins the ranges of a head, in order: each counts e^(its largest score - the largest of all).
+void Attention::merge(const Unit& unit, int rows, float* mixed) {
+    const int dim = model_.head_dim;
+    const size_t stride = size_t(rows) * (dim + 2);
+    const float* first = &partials_[unit.partial] - unit.range * stride;
+    for (int row = 0; row < rows; ++row, first += dim + 2) {
+        float top = kNone, total = 0;
+        for (int range = 0; range < unit.num_ranges; ++range)
+            top = std::max(top, first[range * stride + dim]);
+        float* to = place(unit, row, mixed);
+        std::fill_n(to, dim, 0.0f);
+        for (int range = 0; range < unit.num_ranges; ++range) {
+            const float* partial = first + range * stride;
+            const float factor = partial[dim] == kNone ? 0.0f : std::exp(partial[dim] - top);
+            total += partial[dim + 1] * factor;
+            for (int i = 0; i < dim; i += kLanes)
+                store(to + i, load(to + i) + load(partial + i) * factor);
+        }
+        for (int i = 0; i < dim; i += kLanes) store(to + i, load(to + i) / total);
+    }
+}
+
+// Where the mixed values of one of the unit's rows of queries go.
+float* Attention::place(const Unit& unit, int row, float* mixed) const {
+    const int group = model_.num_heads / model_.num_kv_heads;
+    const size_t token = step_->first_rows[unit.sequence] + row / group;
+    const size_t head = size_t(unit.head) * group + row % group;
+    return mixed + (token * model_.num_heads + head) * model_.head_dim;
+}
+
+}  // namespace firsttoken

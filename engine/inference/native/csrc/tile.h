@@ -1,0 +1,141 @@
+// One tile of keys and values, and the online softmax over it.
+
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "vec.h"
+
+namespace firsttoken {
+
+constexpr int kTile = 32;  // positions that are read at once
+constexpr int kMaxRowsAtOnce = 4;
+constexpr float kNone = -std::numeric_limits<float>::infinity();
+
+inline Vec cap(Vec scores, float limit) {
+    // tanh y = 1 - 2 / (e^2y + 1)
+    return splat(limit) - 2 * limit / (exp(scores * (2 / limit)) + 1.0f);
+}
+
+// Queries of one KV head over a tile of keys and values, C vectors wide.
+template <int C>
+struct Tile {
+    const float* keys;    // [kTile, 16 C]
+    const float* values;  // [kTile, 16 C]
+    int count;
+
+    // Scores of R rows of queries, [R, kTile].
+    template <int R>
+    void score(const float* queries, float* scores) const {
+        constexpr int dim = C * kLanes;
+        for (int first = 0; first < kTile; first += kLanes) {
+            Vec products[R][kLanes];
+            for (int i = 0; i < kLanes; ++i) {
+                const float* key = keys + (first + i) * dim;
+                Vec total[R];
+                for (int r = 0; r < R; ++r) total[r] = load(queries + r * dim) * load(key);
+                for (int c = 1; c < C; ++c) {
+                    const Vec part = load(key + c * kLanes);
+                    for (int r = 0; r < R; ++r)
+                        total[r] += load(queries + r * dim + c * kLanes) * part;
+                }
+                for (int r = 0; r < R; ++r) products[r][i] = total[r];
+            }
+            for (int r = 0; r < R; ++r) store(scores + r * kTile + first, sums(products[r]));
+        }
+    }
+
+    // mixed [R, dim] = mixed * factors + weights [R, kTile] · values
+    template <int R>
+    void mix(const float* weights, const float* factors, float* mixed) const {
+        constexpr int dim = C * kLanes;
+        // As many vectors at once as registers hold.
+        constexpr int width = C <= 4 ? C : (C % 4 == 0 ? 4 : C % 3 == 0 ? 3 : C % 2 == 0 ? 2 : 1);
+        for (int from = 0; from < C; from += width) {
+            Vec total[R][width];
+            for (int r = 0; r < R; ++r)
+                for (int c = 0; c < width; ++c)
+                    total[r][c] = load(mixed + r * dim + (from + c) * kLanes) * factors[r];
+            for (int i = 0; i < count; ++i) {
+                const float* value = values + i * dim + from * kLanes;
+                for (int c = 0; c < width; ++c) {
+                    const Vec part = load(value + c * kLanes);
+                    for (int r = 0; r < R; ++r) total[r][c] += part * weights[r * kTile + i];
+                }
+            }
+            for (int r = 0; r < R; ++r)
+                for (int c = 0; c < width; ++c)
+                    store(mixed + r * dim + (from + c) * kLanes, total[r][c]);
+        }
+    }
+};
+
+// What the rows of one unit have seen so far: the largest score, the sum of weights, and the
+// weighted sum of values.
+struct Softmax {
+    float* largest;  // [rows]
+    float* totals;   // [rows, 16], to be summed
+    float* mixed;    // [rows, d]
+};
+
+// Which positions a row sees.
+struct Sight {
+    int window, sinks;
+
+    bool sees(int at, int position) const {
+        return position <= at && (window == 0 || position > at - window || position < sinks);
+    }
+    bool sees_all(int at, int first, int last) const {
+        return last <= at && (window == 0 || first > at - window || last < sinks);
+    }
+    // Whether any row from `at` on sees any position from `first` on, `count` of them.
+    bool reaches(int at, int first, int count) const {
+        return window == 0 || first < sinks || first + count > at - window + 1;
+    }
+};
+
+// Scores to weights of one row: hides what the row does not see, and moves its softmax on. Returns
+// the factor for what was summed before.
+inline float weigh(float* scores, const Sight& sight, int at, int first, int count, float softcap,
+            float* largest_score, float* totals) {
+    const bool all = count == kTile && sight.sees_all(at, first, first + kTile - 1);
+    Vec top = splat(kNone);
+    for (int i = 0; i < kTile; i += kLanes) {
+        Vec score = load(scores + i);
+        if (softcap != 0) score = cap(score, softcap);
+        if (!all)
+            for (int j = 0; j < kLanes; ++j)
+                if (i + j >= count || !sight.sees(at, first + i + j)) score[j] = kNone;
+        store(scores + i, score);
+        top = max(score, top);
+    }
+    const float before = *largest_score;
+    const float now = std::max(before, largest(top));
+    *largest_score = now;
+    // Where a row has seen nothing yet, there is nothing to weigh against.
+    const float reference = now == kNone ? 0.0f : now;
+    Vec total{};
+    for (int i = 0; i < kTile; i += kLanes) {
+        const Vec weight = exp(load(scores + i) - reference);
+        store(scores + i, weight);
+        total += weight;
+    }
+    const float factor = before == kNone ? 0.0f : std::exp(before - now);
+    store(totals, load(totals) * factor + total);
+    return factor;
+}
+
+template <int C, int R>
+void attend_rows(const Tile<C>& tile, const Sight& sight, const float* queries, const int* at,
+                 int first, float softcap, float* scores, Softmax state) {
+    float factors[R];
+    tile.template score<R>(queries, scores);
+    for (int r = 0; r < R; ++r)
+        factors[r] = weigh(scores + r * kTile, sight, at[r], first, tile.count, softcap,
+                           state.largest + r, state.totals + r * kLanes);
+    tile.template mix<R>(scores, factors, state.mixed);
+}
+
+}  // namespace firsttoken

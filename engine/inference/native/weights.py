@@ -1,0 +1,121 @@
+"""A transformer's weights as the structures of the native step.
+
+Matrices are packed once more for it; norms, tables and the KV cache are read where they are.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from engine.inference.kv_cache.paged import KEYS_AND_VALUES, PagedKVCache
+from engine.inference.model.linear import Linear, PlainEmbedding
+from engine.inference.model.norm import RMSNorm
+from engine.inference.model.transformer import Layer, Transformer
+from engine.inference.native.abi import KV_KINDS, TABLE_KINDS, LayerSpec, ModelSpec
+from engine.inference.native.matrix import MatrixPacker, PackedMatrixStruct
+from engine.inference.quantization.linear import QuantizedLinear
+
+_HEAD_DIMS = frozenset(16 * vectors for vectors in (1, 2, 3, 4, 5, 6, 8, 16))
+
+
+@dataclass(slots=True)
+class NativeWeights:
+    """``spec`` and all memory that it points to. ``nbytes``: what was packed for it alone."""
+
+    spec: ModelSpec
+    nbytes: int = 0
+    kept: list[object] = field(default_factory=list)
+
+
+def unsupported(transformer: Transformer, cache: PagedKVCache) -> str | None:
+    """Why this model or cache cannot be run natively; None if it can."""
+    if transformer.device.type != "cpu":
+        return "it runs on the CPU only"
+    if transformer.config.head_dim not in _HEAD_DIMS:
+        return f"heads of {transformer.config.head_dim} numbers"
+    if _name(cache.dtype) not in KV_KINDS:
+        return f"a KV cache in {cache.dtype}"
+    return None
+
+
+def native_weights(
+    transformer: Transformer,
+    cache: PagedKVCache,
+    library: ctypes.CDLL,
+    *,
+    num_tokens: int,
+    unknown_ids: list[int],
+) -> NativeWeights:
+    """Pack a model that is not ``unsupported``. ``num_tokens``, ``unknown_ids``: see ``Sampler``."""
+    config, weights = transformer.config, transformer.weights
+    made = NativeWeights(ModelSpec())
+    packer = _Packer(MatrixPacker(library), made, bfloat16=transformer.dtype is torch.bfloat16)
+    layers = (LayerSpec * config.num_layers)()
+    for index, layer in enumerate(weights.layers):
+        packer.fill(layers[index], layer)
+        layers[index].kv = cache.layers_phsd[index].data_ptr()
+        layers[index].scale = config.head_dim**-0.5
+    embed, plain = weights.embed.storage, isinstance(weights.embed, PlainEmbedding)
+    holes = np.array(sorted(unknown_ids), dtype=np.int32)
+    kind, head, slot, _ = (step * cache.dtype.itemsize for step in cache.layers_phsd[0].stride())
+    made.kept += [layers, holes, transformer, cache]
+    made.spec = ModelSpec(
+        layers=layers,
+        embed=embed.data_ptr() if plain else None,
+        turns=transformer.rotary.turns.data_ptr(),
+        final_norm=packer.norm(weights.final_norm),
+        holes=holes.ctypes.data,
+        head=packer.matrix(weights.head),
+        kind_stride=kind,
+        head_stride=head,
+        slot_stride=slot,
+        num_layers=config.num_layers,
+        hidden=config.hidden_size,
+        num_heads=config.num_attention_heads,
+        num_kv_heads=config.num_kv_heads,
+        head_dim=config.head_dim,
+        intermediate=config.intermediate_size,
+        num_tokens=num_tokens,
+        num_holes=len(holes),
+        embed_kind=TABLE_KINDS[_name(embed.dtype)] if plain else 0,
+        kv_kind=KV_KINDS[_name(cache.dtype)],
+        block_size=cache.block_size,
+        norm_eps=config.norm_eps,
+    )
+    return made
+
+
+class _Packer:
+    def __init__(self, packer: MatrixPacker, made: NativeWeights, *, bfloat16: bool) -> None:
+        self._packer = packer
+        self._made = made
+        self._bfloat16 = bfloat16
+
+    def fill(self, spec: LayerSpec, layer: Layer) -> None:
+        spec.attn_norm = self.norm(layer.attn_norm)
+        spec.qkv = self.matrix(layer.qkv)
+        spec.o = self.matrix(layer.o)
+        spec.mlp_norm = self.norm(layer.mlp_norm)
+        spec.gate_up = self.matrix(layer.gate_up)
+        spec.down = self.matrix(layer.down)
+
+    def norm(self, norm: RMSNorm) -> int:
+        self._made.kept.append(norm)
+        return norm.weight_d.data_ptr()
+
+    def matrix(self, linear: Linear) -> PackedMatrixStruct:
+        if isinstance(linear, QuantizedLinear):
+            packed = self._packer.pack_quantized(linear.packed.unpack(), linear.bias_o)
+        else:
+            weight_oi, bias_o = linear.plain()
+            packed = self._packer.pack_floats(weight_oi, bias_o, bfloat16=self._bfloat16)
+        self._made.kept.append(packed)
+        self._made.nbytes += packed.nbytes
+        return packed.struct
+
+
+def _name(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
