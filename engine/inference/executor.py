@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import torch
+from torch import Tensor
 
 from engine.errors import StepFailed
 from engine.inference.kv_cache.make import make_cache
 from engine.inference.lane_settings import KVSettings
 from engine.inference.model.batch import build_batch
 from engine.inference.model.transformer import Transformer
-from engine.inference.sampling import Sampler, SampleRow, SamplingParams
+from engine.inference.native.switch import NativeSteps
+from engine.inference.sampling import LogitSummary, Sampler, SampleRow, SamplingParams
 from engine.scheduling.blocks import DEFAULT_BLOCK_SIZE
-from engine.scheduling.plan import Sample, StepPlan, StepResult
+from engine.scheduling.plan import Sample, ScheduledSequence, StepPlan, StepResult
 
 _PAGED = KVSettings()
 
@@ -54,10 +56,11 @@ class TorchExecutor:
             device=transformer.device,
             block_size=block_size,
         )
-        self._sampler = Sampler(
-            num_tokens or transformer.config.vocab_size,
-            unknown_ids=unknown_ids,
-            device=transformer.device,
+        num_tokens = num_tokens or transformer.config.vocab_size
+        unknown_ids = list(unknown_ids)
+        self._sampler = Sampler(num_tokens, unknown_ids=unknown_ids, device=transformer.device)
+        self._native = NativeSteps(
+            transformer, self._cache, num_tokens=num_tokens, unknown_ids=unknown_ids
         )
         self._params: dict[str, SamplingParams] = {}
 
@@ -74,7 +77,7 @@ class TorchExecutor:
     @property
     def weight_bytes(self) -> int:
         """Bytes that the weights take in memory, as they are stored here."""
-        return self._transformer.weights.nbytes
+        return self._transformer.weights.nbytes + self._native.nbytes
 
     @property
     def kv_bytes_per_token(self) -> int:
@@ -116,16 +119,16 @@ class TorchExecutor:
         """
         watch = _StopWatch()
         self._cache.copy_blocks(plan.copies)
-        batch = build_batch(plan, self._cache)
-        logits_nv = self._transformer.logits(batch, self._cache, watch.stage_done)
+        logits_nv, sampled, summary = self._logits(plan, watch)
         try:
             choices = self._sampler.sample(
                 logits_nv,
                 [
                     # A new token stands right after the last one that was computed.
                     SampleRow(self._params[s.request_id], position=s.start + s.num_tokens)
-                    for s in batch.sampled
+                    for s in sampled
                 ],
+                summary,
             )
         except StepFailed:
             blocks = (block for s in plan.sequences for block in s.block_table)
@@ -138,10 +141,22 @@ class TorchExecutor:
         watch.stage_done("sample")
         samples = {
             sequence.request_id: Sample(sequence.request_id, choice.token_id, choice.logprob)
-            for sequence, choice in zip(batch.sampled, choices, strict=True)
+            for sequence, choice in zip(sampled, choices, strict=True)
         }
         in_plan_order = tuple(samples[s.request_id] for s in plan.sequences if s.samples)
         return StepResult(in_plan_order, stages={} if self.device == "cuda" else watch.seconds)
+
+    def _logits(
+        self, plan: StepPlan, watch: _StopWatch
+    ) -> tuple[Tensor, tuple[ScheduledSequence, ...], LogitSummary | None]:
+        """Logits of the sequences that sample, these sequences, and what is known of the logits."""
+        native = self._native.taking(plan)
+        if native is not None:
+            result = native.logits(plan)
+            watch.stages_done(result.stages)
+            return result.logits_nv, result.sampled, result.summary
+        batch = build_batch(plan, self._cache)
+        return self._transformer.logits(batch, self._cache, watch.stage_done), batch.sampled, None
 
 
 class _StopWatch:
@@ -155,3 +170,7 @@ class _StopWatch:
         now = time.perf_counter()
         self.seconds[name] = now - self._last
         self._last = now
+
+    def stages_done(self, seconds: Mapping[str, float]) -> None:
+        self.seconds.update(seconds)
+        self._last = time.perf_counter()

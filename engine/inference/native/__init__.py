@@ -1,0 +1,1 @@
+"""Decode steps in C++, where a compiler is at hand; torch does the same everywhere else."""

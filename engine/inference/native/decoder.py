@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from engine.inference.kv_cache.paged import PagedKVCache
+from engine.inference.kv_cache.vocabulary import KVCache
 from engine.inference.model.linear import PlainEmbedding
 from engine.inference.model.transformer import Transformer
 from engine.inference.native.abi import StepSpec
@@ -44,7 +44,7 @@ class NativeDecoder:
     def __init__(
         self,
         transformer: Transformer,
-        cache: PagedKVCache,
+        cache: KVCache,
         library: ctypes.CDLL,
         *,
         num_tokens: int,
@@ -103,6 +103,7 @@ class NativeDecoder:
         self._make_room(count)
         step = self._step
         step.num_sampled = count
+        self._stages.fill(0)
         step.num_threads = torch.get_num_threads()
         if self._embed is not None:
             ids = [token for sequence in plan.sequences for token in sequence.token_ids]

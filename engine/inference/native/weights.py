@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import torch
-from engine.inference.kv_cache.paged import KEYS_AND_VALUES, PagedKVCache
+from engine.inference.kv_cache.vocabulary import KVCache
 from engine.inference.model.linear import Linear, PlainEmbedding
 from engine.inference.model.norm import RMSNorm
 from engine.inference.model.transformer import Layer, Transformer
@@ -30,20 +30,20 @@ class NativeWeights:
     kept: list[object] = field(default_factory=list)
 
 
-def unsupported(transformer: Transformer, cache: PagedKVCache) -> str | None:
+def unsupported(transformer: Transformer, cache: KVCache) -> str | None:
     """Why this model or cache cannot be run natively; None if it can."""
     if transformer.device.type != "cpu":
         return "it runs on the CPU only"
     if transformer.config.head_dim not in _HEAD_DIMS:
         return f"heads of {transformer.config.head_dim} numbers"
-    if _name(cache.dtype) not in KV_KINDS:
-        return f"a KV cache in {cache.dtype}"
+    if cache.native_view().format not in KV_KINDS:
+        return f"a KV cache in {cache.native_view().format}"
     return None
 
 
 def native_weights(
     transformer: Transformer,
-    cache: PagedKVCache,
+    cache: KVCache,
     library: ctypes.CDLL,
     *,
     num_tokens: int,
@@ -53,14 +53,15 @@ def native_weights(
     config, weights = transformer.config, transformer.weights
     made = NativeWeights(ModelSpec())
     packer = _Packer(MatrixPacker(library), made, bfloat16=transformer.dtype is torch.bfloat16)
+    view = cache.native_view()
     layers = (LayerSpec * config.num_layers)()
     for index, layer in enumerate(weights.layers):
         packer.fill(layers[index], layer)
-        layers[index].kv = cache.layers_phsd[index].data_ptr()
+        layers[index].kv = view.data[index]
         layers[index].scale = config.head_dim**-0.5
+        layers[index].window = cache.window or 0
     embed, plain = weights.embed.storage, isinstance(weights.embed, PlainEmbedding)
     holes = np.array(sorted(unknown_ids), dtype=np.int32)
-    kind, head, slot, _ = (step * cache.dtype.itemsize for step in cache.layers_phsd[0].stride())
     made.kept += [layers, holes, transformer, cache]
     made.spec = ModelSpec(
         layers=layers,
@@ -69,9 +70,9 @@ def native_weights(
         final_norm=packer.norm(weights.final_norm),
         holes=holes.ctypes.data,
         head=packer.matrix(weights.head),
-        kind_stride=kind,
-        head_stride=head,
-        slot_stride=slot,
+        kind_stride=view.kind_stride,
+        head_stride=view.head_stride,
+        slot_stride=view.slot_stride,
         num_layers=config.num_layers,
         hidden=config.hidden_size,
         num_heads=config.num_attention_heads,
@@ -81,8 +82,9 @@ def native_weights(
         num_tokens=num_tokens,
         num_holes=len(holes),
         embed_kind=TABLE_KINDS[_name(embed.dtype)] if plain else 0,
-        kv_kind=KV_KINDS[_name(cache.dtype)],
+        kv_kind=KV_KINDS[view.format],
         block_size=cache.block_size,
+        sinks=cache.sinks,
         norm_eps=config.norm_eps,
     )
     return made

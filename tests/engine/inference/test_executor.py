@@ -152,7 +152,8 @@ def test_samples_come_in_the_order_of_the_plan() -> None:
         assert sample.token_id == int(tiny_reference().logits(text)[-1].argmax())
 
 
-def test_what_it_says_of_itself() -> None:
+def test_what_it_says_of_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FIRSTTOKEN_NATIVE", "off")
     for dtype, itemsize in ((torch.float32, 4), (torch.bfloat16, 2)):
         executor = TorchExecutor(tiny(dtype), num_blocks=3)
         config = tiny().config
@@ -170,6 +171,7 @@ def test_tied_weights_count_as_often_as_they_are_stored(
 ) -> None:
     """A plain head reads the embedding's table itself; a packed one has a copy of it."""
     monkeypatch.setattr(PackedLinear, "supports", lambda dtype, device: packed)
+    monkeypatch.setenv("FIRSTTOKEN_NATIVE", "off")
     transformer = load_transformer(tiny_random_checkpoint(tied_embeddings=True), torch.float32, CPU)
     config = transformer.config
     table = config.vocab_size * config.hidden_size
