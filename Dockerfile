@@ -14,6 +14,10 @@ COPY pyproject.toml requirements.lock README.md LICENSE ./
 COPY .ci/install .ci/install
 RUN mkdir engine webapp && touch engine/__init__.py webapp/__init__.py \
     && TORCH=$TORCH FIRSTTOKEN_TORCH_INDEX=$FIRSTTOKEN_TORCH_INDEX PIP_NO_CACHE_DIR=1 .ci/install
+# Now the decode step, for the processor that builds the image. On another one it is not used, and
+# the engine runs in torch alone.
+COPY engine engine
+RUN TORCH=$TORCH FIRSTTOKEN_TORCH_INDEX=$FIRSTTOKEN_TORCH_INDEX .ci/install
 
 FROM python:3.11.14-slim-bookworm
 RUN groupadd --gid 10001 firsttoken \

@@ -24,7 +24,7 @@ from engine.scheduling.plan import ScheduledSequence, StepPlan
 MAX_ROWS = 128
 """A step of more tokens is compute-bound, and torch's matrix products are as good for it."""
 
-_STAGES = ("embed", "layers", "logits")
+_STAGES: tuple[str, ...] = ("embed", "layers", "logits")
 
 
 @dataclass(frozen=True, slots=True)

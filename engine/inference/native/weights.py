@@ -49,7 +49,10 @@ def native_weights(
     num_tokens: int,
     unknown_ids: list[int],
 ) -> NativeWeights:
-    """Pack a model that is not ``unsupported``. ``num_tokens``, ``unknown_ids``: see ``Sampler``."""
+    """Pack a model that is not ``unsupported``.
+
+    ``num_tokens``, ``unknown_ids``: which ids can be sampled, see ``Sampler``.
+    """
     config, weights = transformer.config, transformer.weights
     made = NativeWeights(ModelSpec())
     packer = _Packer(MatrixPacker(library), made, bfloat16=transformer.dtype is torch.bfloat16)
