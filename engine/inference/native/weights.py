@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import torch
+
 from engine.inference.kv_cache.vocabulary import KVCache
 from engine.inference.model.linear import Linear, PlainEmbedding
 from engine.inference.model.norm import RMSNorm
