@@ -35,7 +35,7 @@ import torch
 from torch import Tensor
 
 from engine.errors import StepFailed
-from engine.inference.sampling_draw import CANDIDATES, draw_, uniform
+from engine.inference.sampling_draw import CANDIDATES, draw_, heaviest, uniform
 from engine.inference.sampling_params import SamplingParams
 from engine.inference.sampling_shaping import Shaper
 
@@ -167,12 +167,13 @@ class Sampler:
         if drawn:
             if greedy:
                 own_nv = own_nv[[i for i, p in enumerate(others) if not rows[p].params.greedy]]
-            ids_n[drawn] = draw_(
+            chosen = draw_(
                 own_nv,
                 [rows[place].params for place in drawn],
                 [uniform(rows[place].params.seed, rows[place].position) for place in drawn],
                 self._candidates,
             )
+            ids_n[drawn] = torch.tensor(chosen, device=ids_n.device)
 
 
 def _likeliest(logits_nv: Tensor) -> Tensor:
@@ -184,11 +185,7 @@ def _likeliest(logits_nv: Tensor) -> Tensor:
 
 
 def _top(scores_v: Tensor, shift: float, count: int) -> tuple[tuple[int, float], ...]:
-    """The ``count`` highest scores, less ``shift``, with their ids."""
-    count = min(count, len(scores_v))
-    lowest = scores_v.topk(count).values[-1]
-    # All that tie with the last one, so that which of them come is not left to chance.
-    ids = (scores_v >= lowest).nonzero().squeeze(1)
-    scores, order = scores_v[ids].sort(descending=True, stable=True)
-    pairs = zip(ids[order[:count]].tolist(), scores[:count].tolist(), strict=True)
+    """The ``count`` highest scores, less ``shift``, with their ids; equals by id."""
+    ids, scores = heaviest(scores_v.cpu().numpy(), count)
+    pairs = zip(ids[:count].tolist(), scores[:count].tolist(), strict=True)
     return tuple((token, score - shift) for token, score in pairs if score > -math.inf)

@@ -2,7 +2,10 @@
 
 The draw is one number that depends on nothing but the request's seed and the position in its text.
 
-Shapes: n rows to sample · v vocabulary · c candidates.
+Sorting a whole vocabulary takes milliseconds, so only its heaviest tokens are ranked at first, and
+more only where the answer depends on them.
+
+Shapes: n rows to sample · v vocabulary · c ranked tokens.
 """
 
 from __future__ import annotations
@@ -10,15 +13,20 @@ from __future__ import annotations
 import hashlib
 import struct
 from collections.abc import Sequence
+from typing import NamedTuple
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from engine.inference.sampling_params import SamplingParams
 
-# Tokens that are ranked at first. Nearly always the draw falls among them; a row where it does not
-# is done again with all tokens ranked, which takes some milliseconds.
 CANDIDATES = 256
+"""Tokens that are ranked at first, about."""
+
+# How many times as many are ranked where these do not settle it; after that, all are.
+_MORE = 16
 
 # The lowest temperature that is divided by: any difference of logits over it is past all sums, and
 # none overflows.
@@ -30,20 +38,28 @@ def draw_(
     params: Sequence[SamplingParams],
     draws: Sequence[float],
     candidates: int = CANDIDATES,
-) -> Tensor:
-    """Token ids ``[n]``. ``draws`` are numbers in [0, 1); the logits are used up."""
+) -> list[int]:
+    """A token id for each row. ``draws`` are numbers in [0, 1); the logits are used up."""
     vocab = logits_nv.shape[1]
     coldness = [[max(param.temperature, _COLDEST)] for param in params]
     # The likeliest token gets the weight exp(0) = 1, so no weight overflows.
     shifted_nv = logits_nv.sub_(logits_nv.amax(-1, keepdim=True))
     weights_nv = shifted_nv.div_(torch.tensor(coldness, device=logits_nv.device)).exp_()
-    few = min(candidates, vocab)
-    ids_n, settled_n = _draw_among(few, weights_nv, params, draws)
-    rest = settled_n.logical_not().nonzero().squeeze(1).tolist()
-    if rest:
-        some_params, some_draws = [params[row] for row in rest], [draws[row] for row in rest]
-        ids_n[rest], _ = _draw_among(vocab, weights_nv[rest], some_params, some_draws)
-    return ids_n
+    totals = weights_nv.sum(-1, dtype=torch.float64).tolist()
+    ids = [0] * len(params)
+    left = list(range(len(params)))
+    for count in (candidates, _MORE * candidates, vocab):
+        unsettled: list[int] = []
+        for row, ranked in zip(left, _heaviest(weights_nv, left, count), strict=True):
+            place = _place(ranked, vocab, totals[row], params[row], draws[row])
+            if place is None:
+                unsettled.append(row)
+            else:
+                ids[row] = int(ranked.ids_c[place])
+        left = unsettled
+        if not left:
+            break
+    return ids
 
 
 def uniform(seed: int, position: int) -> float:
@@ -55,65 +71,79 @@ def uniform(seed: int, position: int) -> float:
     return (int.from_bytes(digest, "little") >> 11) * 2.0**-53
 
 
-def _draw_among(
-    candidates: int,
-    weights_nv: Tensor,
-    params: Sequence[SamplingParams],
-    draws: Sequence[float],
-) -> tuple[Tensor, Tensor]:
-    """Draw with only the ``candidates`` heaviest tokens ranked.
+class Ranked(NamedTuple):
+    """The heaviest tokens of a row, heaviest first and equals by id; no other is as heavy as one
+    of these."""
 
-    ``weights_nv``: unnormalised probabilities after temperature, the largest of a row 1.
-    Returns ids ``[n]`` and whether each is settled: the same as if all tokens were ranked.
+    ids_c: npt.NDArray[np.int64]
+    weights_c: npt.NDArray[np.float32]
+
+
+def _heaviest(weights_nv: Tensor, rows: Sequence[int], count: int) -> list[Ranked]:
+    """About ``count`` of each of these rows; all tokens where that is not much fewer."""
+    if weights_nv.device.type == "cpu":
+        weights = weights_nv.numpy()
+        return [heaviest(weights[row], count) for row in rows]
+    few_nv = weights_nv[rows]
+    if count >= few_nv.shape[1]:
+        return [heaviest(row_v, count) for row_v in few_nv.cpu().numpy()]
+    found_nc, ids_nc = (tensor.cpu().numpy() for tensor in few_nv.topk(count))
+    return [_ranked(ids[w > w[-1]], w[w > w[-1]]) for ids, w in zip(ids_nc, found_nc, strict=True)]
+
+
+def heaviest(weights_v: npt.NDArray[np.float32], count: int) -> Ranked:
+    """At least ``count`` tokens of one row, or all, and not many more.
+
+    Four times as many groups of tokens are made as tokens are wanted. At least ``count`` tokens are
+    as heavy as the ``count``-th heaviest of the groups' heaviest, and few more than that: finding
+    them takes three passes over the row, where selecting exactly so many takes a sort's time.
     """
-    vocab = weights_nv.shape[1]
-    whole = candidates == vocab
+    groups = 4 * count
+    if groups > len(weights_v):
+        return _ranked(np.arange(len(weights_v)), weights_v)
+    width = len(weights_v) // groups
+    heaviest = weights_v[: width * groups].reshape(width, groups).max(0)
+    floor = np.partition(heaviest, groups - count)[groups - count]
+    ids = np.flatnonzero(weights_v >= floor)
+    return _ranked(ids, weights_v[ids])
 
-    def column(values: Sequence[float], dtype: torch.dtype) -> Tensor:
-        return torch.tensor(values, dtype=dtype, device=weights_nv.device).unsqueeze(1)
 
-    k_n1 = column([p.top_k if 0 < p.top_k < vocab else vocab for p in params], torch.int64)
-    p_n1 = column([p.top_p for p in params], torch.float64)
-    min_n1 = column([p.min_p for p in params], torch.float64)
+def _ranked(ids_c: npt.NDArray[np.int64], weights_c: npt.NDArray[np.float32]) -> Ranked:
+    order = np.lexsort((ids_c, -weights_c))
+    return Ranked(ids_c[order], weights_c[order])
 
-    ranked_nc, ids_nc = _rank(weights_nv, candidates)
+
+def _place(
+    ranked: Ranked, vocab: int, total: float, params: SamplingParams, draw: float
+) -> int | None:
+    """Where among the ranked tokens the draw falls; None if that depends on the others.
+
+    ``total``: the weight of all ``vocab`` tokens.
+    """
+    known = len(ranked.ids_c)
+    whole = known == vocab
+    if known == 0:
+        return None
     # float64, so that the sums do not depend on the order of adding.
-    ranked_nc = ranked_nc.double()
-    sums_nc = ranked_nc.cumsum(-1)
-    all_n1 = weights_nv.sum(-1, keepdim=True, dtype=torch.float64)
-
-    k_is_ranked_n1 = k_n1 <= candidates
-    top_k_sum_n1 = sums_nc.gather(1, k_n1.clamp(max=candidates) - 1)
-    after_k_n1 = torch.where(k_is_ranked_n1, top_k_sum_n1, all_n1)
-    rank_c = torch.arange(candidates, device=weights_nv.device)
-    before_nc = sums_nc - ranked_nc
-    kept_nc = (
-        (rank_c < k_n1) & ((p_n1 >= 1) | (before_nc < p_n1 * after_k_n1)) & (ranked_nc >= min_n1)
-    )
-    count_n1 = kept_nc.sum(-1, keepdim=True).clamp(min=1)
-
-    # The weight of all that is kept is known if the cut lies among the candidates, or if nothing
-    # is cut at all.
-    cut_is_ranked_n1 = (count_n1 < candidates) | k_is_ranked_n1
-    untouched_n1 = (k_n1 == vocab) & (p_n1 >= 1) & (min_n1 == 0)
-    kept_sum_n1 = torch.where(cut_is_ranked_n1, sums_nc.gather(1, count_n1 - 1), all_n1)
-
-    target_n1 = column(draws, torch.float64) * kept_sum_n1
-    chosen_n1 = (sums_nc <= target_n1).sum(-1, keepdim=True)
-    beyond_n1 = ~cut_is_ranked_n1 & (chosen_n1 == candidates)
-    chosen_n1 = torch.minimum(chosen_n1, count_n1 - 1)
-    # Which of the tokens that tie with the last candidate were ranked is arbitrary.
-    tied_n1 = ranked_nc.gather(1, chosen_n1) == ranked_nc[:, -1:]
-    known_n1 = torch.where(k_n1 < vocab, k_is_ranked_n1, True) & (cut_is_ranked_n1 | untouched_n1)
-    settled_n1 = (known_n1 & ~beyond_n1 & ~tied_n1) | whole
-    return ids_nc.gather(1, chosen_n1).squeeze(1), settled_n1.squeeze(1)
-
-
-def _rank(weights_nv: Tensor, candidates: int) -> tuple[Tensor, Tensor]:
-    """The heaviest tokens and their ids, ``[n, c]`` each: heaviest first, ties by id."""
-    if candidates == weights_nv.shape[1]:
-        return weights_nv.sort(dim=-1, descending=True, stable=True)
-    _, ids_nc = weights_nv.topk(candidates, dim=-1, sorted=False)
-    ids_nc, _ = ids_nc.sort(dim=-1)
-    ranked_nc, order_nc = weights_nv.gather(1, ids_nc).sort(dim=-1, descending=True, stable=True)
-    return ranked_nc, ids_nc.gather(1, order_nc)
+    sums_c = ranked.weights_c.cumsum(dtype=np.float64)
+    count, mass = known, total
+    if 0 < params.top_k < vocab:
+        if params.top_k > known:
+            return None
+        count = params.top_k
+        mass = sums_c[count - 1]
+    if params.top_p < 1:
+        # One token more than those whose weight does not reach p.
+        count = min(count, 1 + int(np.searchsorted(sums_c, params.top_p * mass)))
+    if params.min_p > 0:
+        count = min(count, int(np.searchsorted(-ranked.weights_c, -params.min_p, side="right")))
+    cuts = 0 < params.top_k < vocab or params.top_p < 1 or params.min_p > 0
+    # Where the last ranked token is kept, the next one may be, too.
+    ends_here = whole or count < known or count == params.top_k
+    if cuts and not ends_here:
+        return None
+    kept = sums_c[count - 1] if cuts else total
+    place = int(np.searchsorted(sums_c[:count], draw * kept, side="right"))
+    if place == count:
+        return count - 1 if ends_here else None
+    return place
