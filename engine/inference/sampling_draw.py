@@ -102,8 +102,8 @@ def heaviest(weights_v: npt.NDArray[np.float32], count: int) -> Ranked:
     if groups > len(weights_v):
         return _ranked(np.arange(len(weights_v)), weights_v)
     width = len(weights_v) // groups
-    heaviest = weights_v[: width * groups].reshape(width, groups).max(0)
-    floor = np.partition(heaviest, groups - count)[groups - count]
+    maxima = weights_v[: width * groups].reshape(width, groups).max(0)
+    floor = np.partition(maxima, groups - count)[groups - count]
     ids = np.flatnonzero(weights_v >= floor)
     return _ranked(ids, weights_v[ids])
 
