@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 import torch
 from torch import Tensor
@@ -14,9 +14,16 @@ from engine.inference.lane_settings import KVSettings
 from engine.inference.model.batch import build_batch
 from engine.inference.model.transformer import Transformer
 from engine.inference.native.switch import NativeSteps
-from engine.inference.sampling import LogitSummary, Sampler, SampleRow, SamplingParams
+from engine.inference.sampling import Choice, LogitSummary, Sampler, SamplingParams
+from engine.inference.speculation.draft_model import DraftModel
+from engine.inference.speculation.early_exit import EarlyExitDrafter
+from engine.inference.speculation.in_step import StepDrafter, fill_in_drafts
+from engine.inference.speculation.ngram import NgramDrafter
+from engine.inference.speculation.verify import accept, sample_row, sample_rows
 from engine.scheduling.blocks import DEFAULT_BLOCK_SIZE
+from engine.scheduling.drafting import Drafter, InStepDrafter
 from engine.scheduling.plan import Sample, ScheduledSequence, StepPlan, StepResult
+from engine.scheduling.speculation import SpeculationMethod
 
 _PAGED = KVSettings()
 
@@ -37,10 +44,11 @@ class TorchExecutor:
         unknown_ids: Iterable[int] = (),
         block_size: int = DEFAULT_BLOCK_SIZE,
         kv: KVSettings = _PAGED,
+        draft_model: DraftModel | None = None,
     ) -> None:
         """``num_tokens``: the tokenizer's ids are below it, all of the vocabulary if None.
         ``unknown_ids``: ids that no text has, as ``Tokenizer.unknown_ids`` gives them. ``kv``:
-        how keys and values are kept.
+        how keys and values are kept. ``draft_model``: drafts for requests that ask for one.
 
         Raises ``ValueError`` where a sequence could outgrow what the transformer was loaded for.
         """
@@ -63,6 +71,17 @@ class TorchExecutor:
             transformer, self._cache, num_tokens=num_tokens, unknown_ids=unknown_ids
         )
         self._params: dict[str, SamplingParams] = {}
+        self._step_drafters: dict[SpeculationMethod, StepDrafter] = {
+            SpeculationMethod.EARLY_EXIT: EarlyExitDrafter(transformer, self._cache)
+        }
+        if draft_model is not None:
+            self._step_drafters[SpeculationMethod.DRAFT] = draft_model
+
+    def make_drafters(self) -> dict[SpeculationMethod, Drafter]:
+        """Who drafts here, for a loop: the text itself before a step, this executor within it."""
+        layers = self._transformer.config.num_layers
+        in_step = dict.fromkeys(self._step_drafters, InStepDrafter(layers))
+        return {SpeculationMethod.NGRAM: NgramDrafter(), **in_step}
 
     @property
     def num_blocks(self) -> int:
@@ -106,11 +125,13 @@ class TorchExecutor:
     def release(self, request_id: str) -> None:
         """Forget a request; one that is not known is ignored."""
         self._params.pop(request_id, None)
+        for drafter in self._step_drafters.values():
+            drafter.release(request_id)
 
     @torch.inference_mode()
     def execute(self, plan: StepPlan) -> StepResult:
-        """Run one step. ``stages``: seconds of embed, layers, logits, sample; empty on CUDA,
-        where the parts run on after the call that started them.
+        """Run one step. ``stages``: seconds of draft (where drafts were made here), embed, layers,
+        logits, sample; empty on CUDA, where the parts run on after the call that started them.
 
         Raises:
             StepFailed: the model's numbers overflowed. The KV blocks of the plan that hold such
@@ -119,17 +140,13 @@ class TorchExecutor:
         """
         watch = _StopWatch()
         self._cache.copy_blocks(plan.copies)
-        logits_nv, sampled, summary = self._logits(plan, watch)
         try:
-            choices = self._sampler.sample(
-                logits_nv,
-                [
-                    # A new token stands right after the last one that was computed.
-                    SampleRow(self._params[s.request_id], position=s.start + s.num_tokens)
-                    for s in sampled
-                ],
-                summary,
-            )
+            plan, drafts = fill_in_drafts(plan, self._step_drafters, self._draft_next)
+            if drafts:
+                watch.stage_done("draft")
+            logits_nv, sampled, summary = self._logits(plan, watch)
+            rows = [row for s in sampled for row in sample_rows(s, self._params[s.request_id])]
+            choices = self._sampler.sample(logits_nv, rows, summary)
         except StepFailed:
             blocks = (block for s in plan.sequences for block in s.block_table)
             self._cache.zero(self._cache.not_finite(blocks))
@@ -139,12 +156,8 @@ class TorchExecutor:
             # when its last kernel was started.
             torch.cuda.synchronize(self._transformer.device)
         watch.stage_done("sample")
-        samples = {
-            sequence.request_id: Sample(sequence.request_id, choice.token_id, choice.logprob)
-            for sequence, choice in zip(sampled, choices, strict=True)
-        }
-        in_plan_order = tuple(samples[s.request_id] for s in plan.sequences if s.samples)
-        return StepResult(in_plan_order, stages={} if self.device == "cuda" else watch.seconds)
+        stages = {} if self.device == "cuda" else watch.seconds
+        return StepResult(_samples(plan, sampled, choices), stages=stages, drafts=drafts)
 
     def _logits(
         self, plan: StepPlan, watch: _StopWatch
@@ -157,6 +170,24 @@ class TorchExecutor:
             return result.logits_nv, result.sampled, result.summary
         batch = build_batch(plan, self._cache)
         return self._transformer.logits(batch, self._cache, watch.stage_done), batch.sampled, None
+
+    def _draft_next(self, logits_nv: Tensor, sequences: Sequence[ScheduledSequence]) -> list[int]:
+        """What each sequence would say after its drafts so far, by a drafter's logits."""
+        rows = [sample_row(s, self._params[s.request_id], s.num_drafts) for s in sequences]
+        return [choice.token_id for choice in self._sampler.sample(logits_nv, rows)]
+
+
+def _samples(
+    plan: StepPlan, sampled: Sequence[ScheduledSequence], choices: Sequence[Choice]
+) -> tuple[Sample, ...]:
+    """The samples that count, in the order of the plan; ``choices`` are one for each row."""
+    samples: dict[str, list[Sample]] = {}
+    first = 0
+    for sequence in sampled:
+        last = first + sequence.num_sampled
+        samples[sequence.request_id] = list(accept(sequence, choices[first:last]))
+        first = last
+    return tuple(sample for s in plan.sequences if s.samples for sample in samples[s.request_id])
 
 
 class _StopWatch:

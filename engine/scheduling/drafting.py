@@ -10,21 +10,25 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from typing import Protocol
 
+from engine.errors import InvalidRequest
 from engine.scheduling.blocks import BlockPool, blocks_for
 from engine.scheduling.limits import SchedulerLimits, spare_blocks
 from engine.scheduling.planning import Planning
 from engine.scheduling.request import Request
-from engine.scheduling.speculation import TO_DRAFT
+from engine.scheduling.speculation import TO_DRAFT, SpeculationSettings
 
 Propose = Callable[[Request], Sequence[int]]
 
 
 class Drafter(Protocol):
-    """Guesses how a request's text goes on, from its token ids alone.
+    """Guesses how a request's text goes on.
 
-    ``propose`` is asked when the request is part of a step that has room for drafts; what does not
-    fit is cut off. ``release`` tells that a request has ended.
+    ``check`` raises ``InvalidRequest`` where it can not draft with such settings. ``propose`` is
+    asked when the request is part of a step that has room for drafts; what does not fit is cut off.
+    ``release`` tells that a request has ended.
     """
+
+    def check(self, settings: SpeculationSettings) -> None: ...
 
     def propose(self, request: Request) -> Sequence[int]: ...
 
@@ -32,7 +36,20 @@ class Drafter(Protocol):
 
 
 class InStepDrafter:
-    """Keeps places for drafts that the executor makes within the step."""
+    """Keeps places for drafts that the executor makes within the step.
+
+    ``num_layers``: those of the model, which an early exit can not come after.
+    """
+
+    def __init__(self, num_layers: int | None = None) -> None:
+        self._num_layers = num_layers
+
+    def check(self, settings: SpeculationSettings) -> None:
+        if self._num_layers is not None and (settings.exit_layer or 0) > self._num_layers:
+            raise InvalidRequest(
+                f"exit_layer must be at most {self._num_layers}, the layers of this model",
+                field="speculation",
+            )
 
     def propose(self, request: Request) -> Sequence[int]:
         if request.speculation is None:

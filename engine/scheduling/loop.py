@@ -29,7 +29,7 @@ from engine.scheduling.plan import Sample, ScheduledSequence, StepPlan, StepResu
 from engine.scheduling.policies import Policy
 from engine.scheduling.request import FinishReason, Request, RequestState
 from engine.scheduling.scheduler import Scheduler
-from engine.scheduling.speculation import SpeculationMethod
+from engine.scheduling.speculation import SpeculationMethod, SpeculationSettings
 
 
 class Executor(Protocol):
@@ -105,11 +105,7 @@ class SchedulingLoop:
             InvalidRequest, NeverFits, QueueFull: see ``Scheduler.add``; or nobody makes drafts in
                 the way that is asked for. Nothing is told then.
         """
-        if request.speculation is not None and request.speculation.method not in self.drafters:
-            raise InvalidRequest(
-                f"nobody drafts by {request.speculation.method} here; choose another way or none",
-                field="speculation",
-            )
+        self._check_speculation(request.speculation)
         ids = [request.request_id, *sample_ids]
         if len(set(ids)) < len(ids) or any(self.scheduler.get(name) for name in sample_ids):
             raise InvalidRequest("an id is in use; choose another", field="request_id")
@@ -119,6 +115,17 @@ class SchedulingLoop:
         self.emit(RequestQueued(now, request.request_id, position, request.num_prompt_tokens))
         for sample_id in sample_ids:
             self.fork(request.request_id, sample_id)
+
+    def _check_speculation(self, settings: SpeculationSettings | None) -> None:
+        if settings is None:
+            return
+        drafter = self.drafters.get(settings.method)
+        if drafter is None:
+            raise InvalidRequest(
+                f"nobody drafts by {settings.method} here; choose another way or none",
+                field="speculation",
+            )
+        drafter.check(settings)
 
     def fork(self, request_id: str, new_id: str) -> None:
         """Queue a request that goes on from a live one's text; it has the tokens told so far.

@@ -73,6 +73,11 @@ class ScheduledSequence(NamedTuple):
         return SequenceShape(self.start, len(self.token_ids), self.samples, self.num_drafts)
 
     @property
+    def num_sampled(self) -> int:
+        """Rows whose logits are wanted: its last ones."""
+        return self.samples + self.num_drafts
+
+    @property
     def drafts(self) -> Sequence[int]:
         """The drafts among the tokens."""
         return self.token_ids[len(self.token_ids) - self.num_drafts :]

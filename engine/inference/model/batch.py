@@ -29,8 +29,8 @@ class StepBatch:
     """``t`` tokens of all sequences of a step, in an order of its own.
 
     ``slots``: where each token's keys and values go. ``sampled``: the sequences that want a
-    token, in the order of the logits; ``sample_rows``: their last rows, None if these are all
-    rows in order.
+    token, in the order of the logits; ``sample_rows``: the last ``num_sampled`` rows of each, None
+    if these are all rows in order.
     """
 
     token_ids_t: Tensor
@@ -64,7 +64,7 @@ def build_batch(plan: StepPlan, cache: KVCache) -> StepBatch:
         positions += range(start, end)
         slots += cache.slots(sequence.block_table, start, end)
         if sequence.samples:
-            sample_rows.append(len(token_ids) - 1)
+            sample_rows += range(len(token_ids) - sequence.num_sampled, len(token_ids))
     device = cache.device
     all_sample = len(sample_rows) == len(token_ids)
     consecutive = slots[-1] - slots[0] == len(slots) - 1 and slots == list(

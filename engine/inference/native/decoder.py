@@ -29,8 +29,9 @@ _STAGES: tuple[str, ...] = ("embed", "layers", "logits")
 
 @dataclass(frozen=True, slots=True)
 class NativeLogits:
-    """``logits_nv`` in float32, one row for each of ``sampled``, in the order of the plan. They
-    lie in memory that the next step uses again. ``stages``: seconds of embed, layers, logits."""
+    """``logits_nv`` in float32, ``num_sampled`` rows of each of ``sampled``, in the plan's order.
+    They lie in memory that the next step uses again. ``stages``: seconds of embed, layers, logits.
+    """
 
     logits_nv: Tensor
     summary: LogitSummary
@@ -99,7 +100,7 @@ class NativeDecoder:
             MemoryError: there is no memory for it.
         """
         sampled, arrays = self._lay_out(plan.sequences)
-        count = len(sampled)
+        count = sum(sequence.num_sampled for sequence in sampled)
         self._make_room(count)
         step = self._step
         step.num_sampled = count
@@ -140,7 +141,7 @@ class NativeDecoder:
             starts.append(sequence.start)
             first_rows.append(len(token_ids))
             if sequence.samples:
-                sample_rows.append(len(token_ids) - 1)
+                sample_rows += range(len(token_ids) - sequence.num_sampled, len(token_ids))
                 sampled.append(sequence)
         parts = (token_ids, first_rows, starts, first_blocks, blocks, sample_rows)
         memory = np.array([number for part in parts for number in part], dtype=np.int32)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cache
+from typing import Any
 
 import torch
 
@@ -97,7 +98,9 @@ class Run:
         self.events: list[Event] = []
         self.executor = executor
         self.scheduler = Scheduler(pool, limits or SchedulerLimits())
-        self.loop = SchedulingLoop(self.scheduler, executor, WallClock(), self.events.append)
+        self.loop = SchedulingLoop(
+            self.scheduler, executor, WallClock(), self.events.append, executor.make_drafters()
+        )
 
     def add(
         self,
@@ -107,12 +110,15 @@ class Run:
         params: SamplingParams = GREEDY,
         stop: frozenset[int] = frozenset(),
         samples: Mapping[str, SamplingParams] | None = None,
+        **options: Any,
     ) -> None:
-        """``samples``: how further samples of the same prompt are to be drawn, by their ids."""
+        """``samples``: how further samples of the same prompt are to be drawn, by their ids.
+        ``options``: further ones of the request."""
         self.executor.add_request(request_id, params)
         for sample_id, sample_params in (samples or {}).items():
             self.executor.add_request(sample_id, sample_params)
-        self.loop.add(Request(request_id, list(prompt), max_tokens, stop), list(samples or {}))
+        request = Request(request_id, list(prompt), max_tokens, stop, **options)
+        self.loop.add(request, list(samples or {}))
 
     def finish(self) -> None:
         while self.loop.step():
@@ -135,10 +141,11 @@ def alone(
     max_tokens: int,
     params: SamplingParams = GREEDY,
     stop: frozenset[int] = frozenset(),
+    **options: Any,
 ) -> list[int]:
     """The tokens of one request that has the engine for itself."""
     run = Run(executor)
-    run.add("alone", prompt, max_tokens, params, stop)
+    run.add("alone", prompt, max_tokens, params, stop, **options)
     run.finish()
     return run.tokens("alone")
 

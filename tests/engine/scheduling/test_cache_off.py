@@ -91,6 +91,9 @@ def test_drafts_are_refused():
 
 
 class _Nobody:
+    def check(self, settings):
+        pass
+
     def propose(self, request):
         raise AssertionError("no drafts are verified without a cache")
 

@@ -42,6 +42,9 @@ class Oracle:
         self.wrong = wrong
         self.asked = 0
 
+    def check(self, settings):
+        pass
+
     def propose(self, request: Request) -> list[int]:
         self.asked += 1
         text = [*request.prompt_token_ids, *request.output_token_ids]

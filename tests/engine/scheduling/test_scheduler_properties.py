@@ -105,6 +105,9 @@ class Guesser:
         self.executor = executor
         self.released: list[str] = []
 
+    def check(self, settings):
+        pass
+
     def propose(self, request: Request) -> list[int]:
         settings = request.speculation
         assert settings is not None

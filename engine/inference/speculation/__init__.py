@@ -1,0 +1,1 @@
+"""Who drafts, and how drafts are verified. What a draft is: ``engine.scheduling.speculation``."""
