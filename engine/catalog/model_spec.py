@@ -12,7 +12,7 @@ from engine.catalog.attention import (
     SlidingAttention,
 )
 from engine.catalog.parameters import ParameterCount, count_parameters
-from engine.catalog.parts import MlaSpec, Mlp, ModelExtras, MoeSpec
+from engine.catalog.parts import MlaSpec, Mlp, ModelExtras, MoeSpec, Norm, QkNorm
 from engine.catalog.precision import Number
 
 
@@ -62,10 +62,26 @@ class ModelSpec:
         tied_embeddings: bool,
         max_context: int,
         family: str = "",
+        mlp: str = Mlp.SWIGLU,
+        norm: str = Norm.RMS,
+        norms_per_layer: int = 2,
+        qk_norm: str = QkNorm.NONE,
         qkv_bias: bool = False,
+        all_biases: bool = False,
+        learned_positions: int = 0,
+        logit_softcap: bool = False,
+        window: int | None = None,
+        global_every: int | None = None,
         source: str = "read from the weights file",
     ) -> ModelSpec:
-        """A gated, RMS-normed, globally attending model, such as one loaded from a file."""
+        """A model such as one loaded from a file; a Llama where nothing else is said.
+
+        All arguments are plain numbers, texts and flags. ``window``: of every layer, or of all but
+        each ``global_every``-th.
+
+        Raises:
+            ValueError: no such MLP or norm.
+        """
         return cls(
             id=id,
             family=family,
@@ -79,7 +95,17 @@ class ModelSpec:
             vocab_size=vocab_size,
             tied_embeddings=tied_embeddings,
             max_context=max_context,
+            mlp=Mlp(mlp),
             qkv_bias=qkv_bias,
+            attention=_windowed(window, global_every),
+            extras=ModelExtras(
+                learned_positions=learned_positions,
+                all_biases=all_biases,
+                norm=Norm(norm),
+                norms_per_layer=norms_per_layer,
+                qk_norm=QkNorm(qk_norm),
+                logit_softcap=logit_softcap,
+            ),
             source=source,
             verified=True,
         )
@@ -131,3 +157,11 @@ class ModelSpec:
     def kv_cache_bytes(self, tokens: int, kv_bits: float = 16, block_size: int = 1) -> Number:
         """Bytes of cache and state of one sequence of ``tokens`` positions."""
         return kv_cache.kv_cache_bytes(self, tokens, kv_bits, block_size)
+
+
+def _windowed(window: int | None, global_every: int | None) -> AttentionPattern:
+    if window is None:
+        return GlobalAttention()
+    if global_every is None:
+        return SlidingAttention(window)
+    return InterleavedAttention(window, global_every)

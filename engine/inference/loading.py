@@ -14,6 +14,7 @@ from engine.errors import InvalidRequest
 from engine.inference.calibration import ensure_calibrated, memory_bytes
 from engine.inference.device import DTYPES, Device, open_device
 from engine.inference.executor import TorchExecutor
+from engine.inference.model.architecture import architecture_of
 from engine.inference.model.config import ModelConfig
 from engine.inference.model.load import load_transformer
 from engine.inference.options import EngineOptions
@@ -53,20 +54,7 @@ class LoadedModel:
     @property
     def architecture(self) -> dict[str, Any]:
         """The model's numbers under the names of the catalogue's ``ModelSpec``."""
-        config = self.config
-        return {
-            "id": config.name,
-            "family": config.family,
-            "num_layers": config.num_layers,
-            "hidden_size": config.hidden_size,
-            "num_attention_heads": config.num_attention_heads,
-            "num_kv_heads": config.num_kv_heads,
-            "head_dim": config.head_dim,
-            "intermediate_size": config.intermediate_size,
-            "vocab_size": config.vocab_size,
-            "tied_embeddings": config.tied_embeddings,
-            "max_context": config.max_context,
-        }
+        return architecture_of(self.config)
 
 
 def load_model(options: EngineOptions) -> LoadedModel:

@@ -14,6 +14,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from engine.inference.model.rope_frequencies import Rope
+
 _POSITIONS_AT_ONCE = 4_096
 
 
@@ -25,19 +27,17 @@ def halves_to_pairs(weight: Tensor, head_dim: int) -> Tensor:
 
 class RotaryTable:
     """The turns of all positions below ``max_positions``, computed in float64 once and kept in
-    half as many bits."""
+    half as many bits. A turn is longer than 1 where the embedding lengthens what it turns."""
 
-    def __init__(
-        self, head_dim: int, theta: float, max_positions: int, device: torch.device
-    ) -> None:
-        frequencies = theta ** -(torch.arange(0, head_dim, 2, dtype=torch.float64) / head_dim)
+    def __init__(self, rope: Rope, head_dim: int, max_positions: int, device: torch.device) -> None:
+        frequencies = torch.tensor(rope.frequencies(head_dim), dtype=torch.float64)
         turns = torch.empty(max_positions, head_dim // 2, dtype=torch.complex64, device=device)
         # In parts: the float64 numbers of a long context would take several times the table.
         for first in range(0, max_positions, _POSITIONS_AT_ONCE):
             part = turns[first : first + _POSITIONS_AT_ONCE]
             positions = torch.arange(first, first + len(part), dtype=torch.float64)
             angles = torch.outer(positions, frequencies)
-            part.copy_(torch.polar(torch.ones_like(angles), angles))
+            part.copy_(torch.polar(torch.full_like(angles, rope.amplitude), angles))
         self.turns = turns
 
     @property

@@ -11,9 +11,12 @@ from dataclasses import dataclass, field
 import numpy as np
 import torch
 
+from engine.catalog.parts import Mlp
+from engine.catalog.parts import Norm as NormKind
 from engine.inference.kv_cache.vocabulary import KVCache
+from engine.inference.model.config import ModelConfig
 from engine.inference.model.linear import Linear, PlainEmbedding
-from engine.inference.model.norm import RMSNorm
+from engine.inference.model.norm import Norm, RMSNorm
 from engine.inference.model.transformer import Layer, Transformer
 from engine.inference.native.abi import KV_KINDS, TABLE_KINDS, LayerSpec, ModelSpec
 from engine.inference.native.matrix import MatrixPacker, PackedMatrixStruct
@@ -37,9 +40,30 @@ def unsupported(transformer: Transformer, cache: KVCache) -> str | None:
         return "it runs on the CPU only"
     if transformer.config.head_dim not in _HEAD_DIMS:
         return f"heads of {transformer.config.head_dim} numbers"
+    other = _part_that_is_not_run(transformer.config)
+    if other is not None:
+        return other
+    if cache.sinks and transformer.config.window_of(0) is not None:
+        return "a cache with sinks under layers with windows of their own"
     if cache.native_view().format not in KV_KINDS:
         return f"a KV cache in {cache.native_view().format}"
     return None
+
+
+def _part_that_is_not_run(config: ModelConfig) -> str | None:
+    """What the model has beyond RMSNorm, one rotary embedding, biases, windows and SwiGLU."""
+    parts = {
+        "LayerNorm": config.norm is not NormKind.RMS,
+        f"an MLP of the kind {config.mlp.value}": config.mlp is not Mlp.SWIGLU,
+        "learned positions": config.rope_theta is None,
+        "two rotary embeddings": config.local_rope_theta is not None,
+        "norms of queries and keys": config.qk_norm,
+        "norms behind attention and MLP": config.post_norms,
+        "capped scores": config.attention_softcap is not None,
+        "capped logits": config.logit_softcap is not None,
+        "scaled embeddings": config.embedding_scale != 1,
+    }
+    return next((part for part, there in parts.items() if there), None)
 
 
 def native_weights(
@@ -62,15 +86,16 @@ def native_weights(
     for index, layer in enumerate(weights.layers):
         packer.fill(layers[index], layer)
         layers[index].kv = view.data[index]
-        layers[index].scale = config.head_dim**-0.5
-        layers[index].window = cache.window or 0
+        layers[index].scale = layer.attention.scale
+        windows = [window for window in (layer.attention.window, cache.window) if window]
+        layers[index].window = min(windows, default=0)
     embed, plain = weights.embed.storage, isinstance(weights.embed, PlainEmbedding)
     holes = np.array(sorted(unknown_ids), dtype=np.int32)
     made.kept += [layers, holes, transformer, cache]
     made.spec = ModelSpec(
         layers=layers,
         embed=embed.data_ptr() if plain else None,
-        turns=transformer.rotary.turns.data_ptr(),
+        turns=transformer.rotary[0].turns.data_ptr(),
         final_norm=packer.norm(weights.final_norm),
         holes=holes.ctypes.data,
         head=packer.matrix(weights.head),
@@ -108,7 +133,9 @@ class _Packer:
         spec.gate_up = self.matrix(layer.gate_up)
         spec.down = self.matrix(layer.down)
 
-    def norm(self, norm: RMSNorm) -> int:
+    def norm(self, norm: Norm) -> int:
+        if not isinstance(norm, RMSNorm):
+            raise ValueError("the native step has no other norm than RMSNorm")
         self._made.kept.append(norm)
         return norm.weight_d.data_ptr()
 

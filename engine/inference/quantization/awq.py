@@ -64,9 +64,9 @@ def fold(
             if name in folded:
                 folded[name] = folded[name] * scale
     if "attn_in" in scales:
-        divide_norm(folded, "attn_norm", scales["attn_in"])
+        divide_norm(folded, "attn_norm", scales["attn_in"], config)
     if "mlp_in" in scales:
-        divide_norm(folded, "mlp_norm", scales["mlp_in"])
+        divide_norm(folded, "mlp_norm", scales["mlp_in"], config)
     if "mixed" in scales:
         one_a_value = scales["mixed"].view(config.num_kv_heads, -1, config.head_dim)[:, 0]
         _divide_rows(folded, "v", one_a_value.flatten())
@@ -108,8 +108,10 @@ def _divide_rows(tensors: Tensors, name: str, scale_o: Tensor) -> None:
         tensors[bias] = tensors[bias] / scale_o
 
 
-def divide_norm(tensors: Tensors, name: str, scale_i: Tensor) -> None:
+def divide_norm(tensors: Tensors, name: str, scale_i: Tensor, config: ModelConfig) -> None:
     """Let a norm's outputs come out divided by s, its bias included."""
-    for part in (name, f"{name}_bias"):
-        if part in tensors:
-            tensors[part] = tensors[part] / scale_i
+    offset = config.norm_offset
+    tensors[name] = (tensors[name] + offset) / scale_i - offset
+    bias = f"{name}_bias"
+    if bias in tensors:
+        tensors[bias] = tensors[bias] / scale_i

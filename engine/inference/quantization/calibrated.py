@@ -86,7 +86,7 @@ class CalibratedQuantizer:
             return {name: round_to_nearest(weight, self._settings)}
         scale = best_scale([weight], gram, gram.diagonal(), self._settings)
         folded = {**tensors, name: weight * scale}
-        divide_norm(folded, "final_norm", scale)
+        divide_norm(folded, "final_norm", scale, self._config)
         return self._rounded(tensors, folded)
 
     def _rounded(self, tensors: Mapping[str, Tensor], folded: Mapping[str, Tensor]) -> Results:

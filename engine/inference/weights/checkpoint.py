@@ -29,7 +29,9 @@ class RawTensor(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class StoredTensor:
-    """Where one tensor lies. ``stored`` is a uint8 view of the file, ``[bytes]``.
+    """Where one tensor lies. ``stored`` is a uint8 view of the file whose elements, in order, are
+    the bytes of the rows: ``[bytes]``, or with strides of its own where the file has them in
+    another order.
 
     ``interleaved_heads`` is the number of heads whose rows are stored for rotary embeddings over
     neighbouring pairs (0, 1), (2, 3), …; None where rows are already in two halves.

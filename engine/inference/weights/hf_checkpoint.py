@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
 import numpy as np
 
-from engine.errors import FileFormatError, UnsupportedModel
+from engine.errors import FileFormatError
 from engine.inference.weights.checkpoint import Checkpoint, StoredTensor
 from engine.inference.weights.hf_config import hf_config
+from engine.inference.weights.hf_names import canonical_tensors, without_derived
 from engine.inference.weights.hf_tokenizer import hf_chat_template, hf_tokenizer
 from engine.inference.weights.json_file import (
     MAX_CONFIG_BYTES,
@@ -21,25 +21,6 @@ from engine.inference.weights.safetensors_reader import read_safetensors
 
 MAX_SHARDS = 1_024
 _SINGLE, _INDEX = "model.safetensors", "model.safetensors.index.json"
-_NAMES = {
-    "model.embed_tokens.weight": "embed",
-    "model.norm.weight": "final_norm",
-    "lm_head.weight": "lm_head",
-}
-_LAYER_NAMES = {
-    "input_layernorm": "attn_norm",
-    "self_attn.q_proj": "q",
-    "self_attn.k_proj": "k",
-    "self_attn.v_proj": "v",
-    "self_attn.o_proj": "o",
-    "post_attention_layernorm": "mlp_norm",
-    "mlp.gate_proj": "gate",
-    "mlp.up_proj": "up",
-    "mlp.down_proj": "down",
-}
-_LAYER = re.compile(r"model\.layers\.(0|[1-9]\d{0,3})\.([a-z_.]+)\.weight")
-# Old checkpoints store the rotary frequencies, which follow from rope_theta.
-_DERIVED = re.compile(r"model\.layers\.\d{1,4}\.self_attn\.rotary_emb\.inv_freq")
 
 
 def open_hf_folder(folder: Path) -> Checkpoint:
@@ -54,9 +35,7 @@ def open_hf_folder(folder: Path) -> Checkpoint:
     )
     config = hf_config(document, generation, folder.resolve().name)
     stored, file_bytes = _read_shards(folder)
-    tensors = _tie(
-        {_canonical(name): tensor for name, tensor in stored.items()}, tied=config.tied_embeddings
-    )
+    tensors = _tie(canonical_tensors(stored, config), tied=config.tied_embeddings)
     tokenizer = hf_tokenizer(folder)
     return Checkpoint(
         config=replace(config, bos_token_id=tokenizer.bos_token_id),
@@ -73,7 +52,7 @@ def _read_shards(folder: Path) -> tuple[dict[str, StoredTensor], int]:
         if not (folder / _SINGLE).is_file():
             raise FileFormatError(f"the folder has neither {_SINGLE} nor {_INDEX}")
         single = read_safetensors(folder / _SINGLE)
-        return _without_derived(single.tensors), single.file_bytes
+        return without_derived(single.tensors), single.file_bytes
     weight_map = read_json_object(folder / _INDEX, MAX_INDEX_BYTES).get("weight_map")
     if not isinstance(weight_map, dict) or not weight_map:
         raise FileFormatError(f"{_INDEX} has no weight_map")
@@ -91,7 +70,7 @@ def _read_shards(folder: Path) -> tuple[dict[str, StoredTensor], int]:
         if shard.tensors.keys() != expected:
             raise FileFormatError(f"a weights file holds other tensors than {_INDEX} says")
         tensors |= shard.tensors
-    return _without_derived(tensors), file_bytes
+    return without_derived(tensors), file_bytes
 
 
 def _plain_file_name(name: object) -> str:
@@ -104,19 +83,6 @@ def _plain_file_name(name: object) -> str:
     ):
         raise FileFormatError(f"{_INDEX} names a file that is not a plain .safetensors name")
     return name
-
-
-def _without_derived(tensors: dict[str, StoredTensor]) -> dict[str, StoredTensor]:
-    return {name: tensor for name, tensor in tensors.items() if not _DERIVED.fullmatch(name)}
-
-
-def _canonical(name: str) -> str:
-    layer = _LAYER.fullmatch(name)
-    if layer and layer[2] in _LAYER_NAMES:
-        return f"layers.{layer[1]}.{_LAYER_NAMES[layer[2]]}"
-    if name in _NAMES:
-        return _NAMES[name]
-    raise UnsupportedModel(f"the tensor {name[:80]} is not part of this architecture")
 
 
 def _tie(tensors: dict[str, StoredTensor], *, tied: bool) -> dict[str, StoredTensor]:

@@ -7,9 +7,9 @@ from typing import Any
 
 from engine.errors import FileFormatError, UnsupportedModel
 from engine.inference.model.config import ModelConfig
-from engine.inference.weights.json_file import JsonObject
-
-_ARCHITECTURES = {"LlamaForCausalLM": "llama", "MistralForCausalLM": "mistral"}
+from engine.inference.weights.hf_families import FAMILIES, Family
+from engine.inference.weights.hf_rope import has_two_ropes, read_rope
+from engine.inference.weights.hf_values import flag, integer, number, token_ids
 
 # Acted on below, or harmless whatever they say: names, training settings, caching, provenance.
 _READ_KEYS = frozenset(
@@ -26,7 +26,6 @@ _READ_KEYS = frozenset(
 )  # fmt: skip
 # Keys that change the computation, with the values under which they do not.
 _NEUTRAL: dict[str, tuple[object, ...]] = {
-    "hidden_act": ("silu",),
     "pretraining_tp": (0, 1),
     "partial_rotary_factor": (1.0,),
     "attention_multiplier": (1.0,),
@@ -45,101 +44,52 @@ def hf_config(document: Mapping[str, Any], generation: Mapping[str, Any], name: 
     ``FileFormatError`` for numbers that are missing or impossible.
     """
     family = _family(document)
+    document = family.common_form(document)
+    _refuse_unknown_keys(document, family)
+    rope = read_rope(document, family.usual_theta)
+    if has_two_ropes(document) and not family.two_ropes:
+        raise UnsupportedModel("config.json: rope_parameters differ by layer; this is not run here")
+    heads = integer(document, "num_attention_heads")
+    hidden_size = integer(document, "hidden_size")
+    fields: dict[str, Any] = {
+        "num_layers": integer(document, "num_hidden_layers"),
+        "hidden_size": hidden_size,
+        "num_attention_heads": heads,
+        "num_kv_heads": integer(document, "num_key_value_heads", heads),
+        "head_dim": integer(document, "head_dim", hidden_size // max(heads, 1)),
+        "vocab_size": integer(document, "vocab_size"),
+        "tied_embeddings": flag(document, "tie_word_embeddings"),
+        "max_context": integer(document, "max_position_embeddings"),
+        "rope_theta": rope.theta,
+        "rope_scaling": rope.scaling,
+        "norm_eps": number(document, "rms_norm_eps", 1e-6),
+        "eos_token_ids": token_ids(generation, "eos_token_id")
+        or token_ids(document, "eos_token_id"),
+    }
+    fields |= family.fields(document)
+    if "intermediate_size" not in fields:
+        fields["intermediate_size"] = integer(document, "intermediate_size")
+    return ModelConfig(name=name, family=family.name, **fields)
+
+
+def _refuse_unknown_keys(document: Mapping[str, Any], family: Family) -> None:
+    neutral = _NEUTRAL | dict(family.neutral)
     for key, value in document.items():
         # null and false switch a feature off, whatever it is.
-        known = key in _READ_KEYS or value is None or value is False
-        if not known and value not in _NEUTRAL.get(key, ()):
+        known = key in _READ_KEYS or key in family.keys or value is None or value is False
+        if not known and value not in neutral.get(key, ()):
             raise UnsupportedModel(f"config.json: {key[:80]} asks for what is not run here")
-    heads = _integer(document, "num_attention_heads")
-    hidden_size = _integer(document, "hidden_size")
-    return ModelConfig(
-        name=name,
-        family=family,
-        num_layers=_integer(document, "num_hidden_layers"),
-        hidden_size=hidden_size,
-        num_attention_heads=heads,
-        num_kv_heads=_integer(document, "num_key_value_heads", heads),
-        head_dim=_integer(document, "head_dim", hidden_size // max(heads, 1)),
-        intermediate_size=_integer(document, "intermediate_size"),
-        vocab_size=_integer(document, "vocab_size"),
-        tied_embeddings=_flag(document, "tie_word_embeddings"),
-        max_context=_integer(document, "max_position_embeddings"),
-        rope_theta=_rope_theta(document),
-        norm_eps=_number(document, "rms_norm_eps", 1e-6),
-        eos_token_ids=_token_ids(generation, "eos_token_id")
-        or _token_ids(document, "eos_token_id"),
-    )
 
 
-def _family(document: Mapping[str, Any]) -> str:
+def _family(document: Mapping[str, Any]) -> Family:
     architectures = document.get("architectures")
     if not isinstance(architectures, list) or len(architectures) != 1:
         raise UnsupportedModel("config.json: architectures does not name exactly one model class")
-    family = _ARCHITECTURES.get(str(architectures[0]))
+    family = FAMILIES.get(str(architectures[0]))
     if family is None:
-        raise UnsupportedModel("config.json: architectures is not a model of the Llama family")
-    if document.get("model_type", family) != family:
+        raise UnsupportedModel(
+            "config.json: architectures is not a family of models that runs here"
+        )
+    if document.get("model_type", family.model_type) != family.model_type:
         raise FileFormatError("config.json: model_type does not go with architectures")
     return family
-
-
-def _rope_theta(document: Mapping[str, Any]) -> float:
-    """The rotary base, from either of the two places that transformers has written it to."""
-    scaling = document.get("rope_scaling")
-    parameters = document.get("rope_parameters")
-    found: list[float] = []
-    if "rope_theta" in document:
-        found.append(_number(document, "rope_theta"))
-    for key, value in (("rope_scaling", scaling), ("rope_parameters", parameters)):
-        if value is None:
-            continue
-        if not isinstance(value, dict):
-            raise FileFormatError(f"config.json: {key} is not an object")
-        _refuse_scaled_rope(key, value)
-        if "rope_theta" in value:
-            found.append(_number(value, "rope_theta"))
-    if len(set(found)) > 1:
-        raise FileFormatError("config.json: rope_theta is given twice and differs")
-    return found[0] if found else 10_000.0
-
-
-def _refuse_scaled_rope(key: str, value: JsonObject) -> None:
-    kinds = {value.get("rope_type", "default"), value.get("type", "default")}
-    others = value.keys() - {"rope_type", "type", "rope_theta", "partial_rotary_factor"}
-    if kinds != {"default"} or others or value.get("partial_rotary_factor", 1.0) != 1.0:
-        raise UnsupportedModel(
-            f"config.json: {key} scales the rotary embedding; it is not run here"
-        )
-
-
-def _integer(document: Mapping[str, Any], key: str, default: int | None = None) -> int:
-    value = document.get(key)
-    value = default if value is None else value
-    if type(value) is not int:
-        raise FileFormatError(f"config.json: {key} is missing or not a whole number")
-    return value
-
-
-def _number(document: Mapping[str, Any], key: str, default: float | None = None) -> float:
-    value = document.get(key, default)
-    if type(value) not in (int, float):
-        raise FileFormatError(f"config.json: {key} is missing or not a number")
-    try:
-        return float(value)
-    except OverflowError as error:
-        raise FileFormatError(f"config.json: {key} is too large") from error
-
-
-def _flag(document: Mapping[str, Any], key: str) -> bool:
-    value = document.get(key, False)
-    if type(value) is not bool:
-        raise FileFormatError(f"config.json: {key} is neither true nor false")
-    return value
-
-
-def _token_ids(document: Mapping[str, Any], key: str) -> tuple[int, ...]:
-    value = document.get(key)
-    values = value if isinstance(value, list) else [] if value is None else [value]
-    if any(type(token) is not int for token in values):
-        raise FileFormatError(f"{key} is not a token id or a list of them")
-    return tuple(dict.fromkeys(values))

@@ -6,8 +6,11 @@ import dataclasses
 
 import pytest
 
+from engine.catalog.attention import InterleavedAttention, SlidingAttention
+from engine.catalog.parts import Mlp
 from engine.errors import FileFormatError, UnsupportedModel
 from engine.inference.model.config import ModelConfig
+from engine.inference.model.rope_frequencies import LinearScaling, Rope
 
 SMOLLM2 = ModelConfig(
     name="SmolLM2-135M-Instruct",
@@ -62,8 +65,12 @@ def test_sizes_are_positive_and_bounded(field, value):
         change(**{field: value})
 
 
-@pytest.mark.parametrize("field", ["rope_theta", "norm_eps"])
-@pytest.mark.parametrize("value", [0.0, -1.0, float("nan"), float("inf"), 1, None])
+@pytest.mark.parametrize(
+    "field",
+    ["rope_theta", "norm_eps", "local_rope_theta", "query_pre_attn_scalar", "attention_softcap",
+     "logit_softcap", "embedding_scale"],
+)  # fmt: skip
+@pytest.mark.parametrize("value", [0.0, -1.0, float("nan"), float("inf"), 1])
 def test_reals_are_finite_and_positive(field, value):
     with pytest.raises(FileFormatError, match=field):
         change(**{field: value})
@@ -87,3 +94,51 @@ def test_numbers_fit_together(values):
 def test_an_odd_head_cannot_be_rotated():
     with pytest.raises(UnsupportedModel, match="head_dim"):
         change(head_dim=63)
+
+
+def test_an_odd_head_that_is_not_rotated_is_no_matter():
+    assert change(head_dim=63, rope_theta=None).rope_of(0) is None
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"rope_theta": None, "rope_scaling": LinearScaling(2.0)},
+        {"rope_theta": None, "local_rope_theta": 100.0},
+        {"rope_theta": 1.0},
+        {"attention": SlidingAttention(0)},
+        {"attention": SlidingAttention(1.5)},  # type: ignore[arg-type]
+    ],
+)
+def test_attention_that_makes_no_sense_is_refused(values):
+    with pytest.raises(FileFormatError):
+        change(**values)
+
+
+def test_an_mlp_that_is_not_run_is_refused():
+    with pytest.raises(UnsupportedModel, match="relu2"):
+        change(mlp=Mlp.RELU2_2)
+
+
+def test_windows_by_layer():
+    assert [change().window_of(layer) for layer in range(3)] == [None] * 3
+    sliding = change(attention=SlidingAttention(7))
+    assert [sliding.window_of(layer) for layer in range(3)] == [7] * 3
+    interleaved = change(attention=InterleavedAttention(7, 3))
+    assert [interleaved.window_of(layer) for layer in range(6)] == [7, 7, None] * 2
+
+
+def test_rotary_embeddings_by_layer():
+    config = change(
+        attention=InterleavedAttention(7, 2),
+        rope_scaling=LinearScaling(2.0),
+        local_rope_theta=50.0,
+    )
+    assert config.rope_of(0) == Rope(50.0)
+    assert config.rope_of(1) == Rope(100_000.0, LinearScaling(2.0))
+    assert dataclasses.replace(config, local_rope_theta=None).rope_of(0) == config.rope_of(1)
+
+
+def test_scores_are_scaled_by_the_head_or_by_a_number_of_the_model():
+    assert change().attention_scale == 64**-0.5
+    assert change(query_pre_attn_scalar=100.0).attention_scale == 0.1

@@ -17,6 +17,7 @@ from engine.inference.model.load import load_transformer
 from engine.inference.model.norm import RMSNorm
 from engine.inference.model.reference import ReferenceModel
 from engine.inference.model.rope import RotaryTable, halves_to_pairs, rotate_
+from engine.inference.model.rope_frequencies import Rope
 from engine.inference.weights.checkpoint import Checkpoint, StoredTensor
 from engine.inference.weights.ggml_types import F32
 from tests.engine.inference.runs_for_tests import (
@@ -249,7 +250,7 @@ def test_rms_norm_equals_its_formula(dtype: torch.dtype, magnitude: float) -> No
 
 
 def test_rotation_turns_each_pair_by_its_angle() -> None:
-    table = RotaryTable(8, 100.0, 50, CPU)
+    table = RotaryTable(Rope(100.0), 8, 50, CPU)
     x = torch.randn(3, 2, 8, generator=torch.Generator().manual_seed(2))
     rotated = x.clone()
     positions = torch.tensor([0, 7, 49])
@@ -277,7 +278,7 @@ class _LargestTensor(TorchDispatchMode):
 
 def test_a_long_table_is_exact_and_nothing_larger_is_made_on_the_way() -> None:
     with _LargestTensor() as largest:
-        table = RotaryTable(8, 500_000.0, 50_001, CPU)
+        table = RotaryTable(Rope(500_000.0), 8, 50_001, CPU)
     assert largest.num_bytes == table.nbytes == 50_001 * 4 * 8
     assert table.max_positions == 50_001
     positions = torch.arange(50_001, dtype=torch.float64)

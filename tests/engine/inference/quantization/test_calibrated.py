@@ -141,7 +141,7 @@ def test_folding_leaves_the_function_as_it_is(tied: bool) -> None:
     if not tied:
         scale = torch.rand(64) + 0.5
         folded["lm_head"] = folded["lm_head"] * scale
-        divide_norm(folded, "final_norm", scale)
+        divide_norm(folded, "final_norm", scale, config)
     stored = {name: stored_floats(tensor.numpy()) for name, tensor in folded.items()}
     ids = random_ids(30, seed=6)
     expected = ReferenceModel(checkpoint).logits(ids)

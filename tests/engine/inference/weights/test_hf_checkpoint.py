@@ -168,17 +168,19 @@ class TestTied:
 @pytest.mark.parametrize(
     ("key", "value"),
     [
-        ("architectures", ["GPT2LMHeadModel"]),
+        ("architectures", ["MixtralForCausalLM"]),
         ("architectures", ["LlamaForCausalLM", "Other"]),
         ("architectures", None),
         ("attention_bias", True),
         ("mlp_bias", True),
         ("hidden_act", "gelu"),
-        ("rope_scaling", {"type": "linear", "factor": 2.0}),
-        ("rope_scaling", {"rope_type": "llama3", "factor": 8.0, "rope_theta": 5e5}),
-        ("rope_parameters", {"rope_type": "yarn", "factor": 4.0}),
-        ("rope_parameters", {"rope_type": "dynamic"}),
-        ("rope_scaling", {"type": "linear"}),
+        ("rope_scaling", {"rope_type": "longrope", "short_factor": [1.0], "long_factor": [2.0]}),
+        ("rope_parameters", {"rope_type": "proportional", "factor": 4.0}),
+        ("rope_parameters", {"rope_type": "dynamic", "factor": 2.0}),
+        ("rope_scaling", {"type": "linear", "rope_type": "yarn", "factor": 2.0}),
+        ("rope_scaling", {"type": "linear", "factor": 2.0, "beta_fast": 32}),
+        ("rope_scaling", {"type": ["linear"], "factor": 2.0}),
+        ("rope_parameters", {"full_attention": {"rope_type": "default"}}),
         ("rope_parameters", {"rope_type": "default", "partial_rotary_factor": 0.5}),
         ("rope_interleaved", True),
         ("sliding_window", 128),
@@ -203,6 +205,10 @@ def test_a_key_that_changes_the_model_is_refused_by_name(key, value, tmp_path):
         ("vocab_size", -1), ("rms_norm_eps", "1e-5"), ("rms_norm_eps", 0), ("rope_theta", 10**400),
         ("tie_word_embeddings", 1), ("eos_token_id", "2"), ("eos_token_id", 512),
         ("rope_scaling", "linear"), ("rope_parameters", {"rope_theta": 7.0}),
+        ("rope_scaling", {"type": "linear"}), ("rope_scaling", {"type": "linear", "factor": -1.0}),
+        ("rope_scaling", {"type": "yarn", "factor": "4"}),
+        ("rope_scaling", {"type": "llama3", "factor": 8.0, "low_freq_factor": 4.0,
+                          "high_freq_factor": 1.0, "original_max_position_embeddings": 64}),
         ("model_type", "mistral"),
     ],
 )  # fmt: skip
@@ -230,7 +236,7 @@ def test_stored_rotary_frequencies_are_read_over(tmp_path):
 
 def test_an_extra_tensor_is_refused_by_name(tmp_path):
     extra = {"model.layers.0.self_attn.q_proj.bias": np.ones(32, np.float32)}
-    with pytest.raises(UnsupportedModel, match=r"q_proj\.bias"):
+    with pytest.raises(UnsupportedModel, match=r"layers\.0\.q_bias"):
         open_checkpoint(write_folder(tmp_path, weights=tensors() | extra))
 
 
