@@ -173,6 +173,17 @@ class KVSettings:
             name += f"-sinks-{self.sinks}"
         return name
 
+    def forgotten_blocks(self, next_position: int, block_size: int) -> range:
+        """Which blocks of a sequence no token at ``next_position`` or later will read.
+
+        As indexes into its block table. They may be given back for good, unless the sequence
+        starts again at a position before ``next_position``.
+        """
+        if self.window is None:
+            return range(0)
+        first = -(-self.sinks // block_size)
+        return range(first, max(first, (next_position - self.window + 1) // block_size))
+
 
 def parse_kv(name: str) -> KVSettings:
     """Read ``paged|contiguous|off[-int8|-int4][-window-W[-sinks-S]]``.

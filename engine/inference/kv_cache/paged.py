@@ -57,7 +57,7 @@ class PagedKVCache:
         self.device = store.device
         self.window = settings.window
         self.sinks = settings.sinks
-        self.scaled = store.scaled
+        self.basis = store.basis
         self._page_size = shape.page_size
 
     @property

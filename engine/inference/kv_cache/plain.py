@@ -18,8 +18,6 @@ from engine.inference.kv_cache.vocabulary import CachedKV, NativeView
 class PlainStore(Store):
     """What is read is what was written, and a run of slots is read without a copy."""
 
-    scaled = False
-
     def __init__(self, shape: StoreShape, dtype: torch.dtype, device: torch.device) -> None:
         super().__init__(shape, [(shape.head_dim, dtype)], device)
 

@@ -40,9 +40,14 @@ class StoreShape:
 
 
 class Store(ABC):
-    """All memory is taken once, in ``planes``: those of one layer for every layer."""
+    """All memory is taken once, in ``planes``: those of one layer for every layer.
 
-    scaled: bool
+    ``basis``: the orthogonal and symmetric ``[d, d]``
+    by which keys and values are turned, so that queries have to be turned too, and mixed values
+    back; None for none.
+    """
+
+    basis: Tensor | None = None
 
     def __init__(
         self, shape: StoreShape, planes: Sequence[tuple[int, torch.dtype]], device: torch.device

@@ -32,18 +32,14 @@ class CachedKV(NamedTuple):
     key_scales: Tensor | None = None
     value_scales: Tensor | None = None
 
-    def select(self, columns: slice | Tensor) -> CachedKV:
-        """Some of the s positions."""
+    def with_scales_applied(self) -> CachedKV:
+        """The same without scales. May write over what was read."""
+        if self.key_scales is None or self.value_scales is None:
+            return self
         return CachedKV(
-            _columns(self.keys, columns),
-            _columns(self.values, columns),
-            None if self.key_scales is None else _columns(self.key_scales, columns),
-            None if self.value_scales is None else _columns(self.value_scales, columns),
+            self.keys.mul_(self.key_scales.unsqueeze(2)),
+            self.values.mul_(self.value_scales.unsqueeze(2)),
         )
-
-
-def _columns(part: Tensor, columns: slice | Tensor) -> Tensor:
-    return part[:, columns] if isinstance(columns, slice) else part.index_select(1, columns)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,8 +125,10 @@ class KVCache(Protocol):
     def device(self) -> torch.device: ...
 
     @property
-    def scaled(self) -> bool:
-        """Whether what is read comes with scales."""
+    def basis(self) -> Tensor | None:
+        """The orthogonal and symmetric ``[d, d]`` in which keys and values are kept: queries times
+        it meet the keys as they are read, and mixed values times it are as they were. None: they
+        are kept as they are."""
         ...
 
     @property

@@ -82,7 +82,7 @@ def attend_one(q_thgd: Tensor, kv: CachedKV, mask_1s: Tensor | None, spec: Atten
         return scaled_dot_product_attention(
             q_thgd, kv.keys[None], kv.values[None], attn_mask=mask_1s, scale=spec.scale
         )
-    scores = _scores(q_thgd[0], kv, spec)
+    scores = _scores(q_thgd[0], kv.keys, spec, kv.key_scales)
     if mask_1s is not None:
         scores += mask_1s
     return _mix(scores, kv)[None]
@@ -110,18 +110,21 @@ def attend_causal(
 def attend_tiles(
     q_thgd: Tensor, kv: CachedKV, tiles: Sequence[Tile], spec: AttentionSpec
 ) -> Tensor:
-    """New tokens of one sequence attend to what each tile of them sees: ``[t, h, g, d]``."""
+    """New tokens of one sequence attend to what each tile of them sees: ``[t, h, g, d]``.
+
+    Scales of ``kv`` are to be applied before: it has fewer numbers than there are scores.
+    """
     _, heads, group, dim = q_thgd.shape
     out_thgd = torch.empty_like(q_thgd, memory_format=torch.contiguous_format)
     for tile in tiles:
-        seen = kv.select(tile.columns)
+        keys, values = (_columns(part, tile.columns) for part in (kv.keys, kv.values))
         # Row-major over (g, t), so that a KV head is one matrix product for all its query heads.
         queries = q_thgd[tile.rows].permute(1, 2, 0, 3)
         rows = queries.shape[2]
-        scores = _scores(queries.reshape(heads, group * rows, dim), seen, spec)
+        scores = _scores(queries.reshape(heads, group * rows, dim), keys, spec)
         masked = tile.mask.shape[1]
         scores.view(heads, group, rows, -1)[..., scores.shape[2] - masked :].add_(tile.mask)
-        mixed = _mix(scores, seen)
+        mixed = torch.bmm(scores.softmax(-1), values)
         out_thgd[tile.rows] = mixed.view(heads, group, rows, dim).permute(2, 0, 1, 3)
     return out_thgd
 
@@ -148,16 +151,18 @@ def attend_batch(q_bhgd: Tensor, kv_hb: CachedKV, mask_n1s: Tensor, spec: Attent
     if plain:
         scores = torch.baddbmm(mask_n1s, q_ngd, kv_hb.keys.transpose(1, 2), alpha=spec.scale)
     else:
-        scores = _scores(q_ngd, kv_hb, spec).add_(mask_n1s)
+        scores = _scores(q_ngd, kv_hb.keys, spec, kv_hb.key_scales).add_(mask_n1s)
     return _mix(scores, kv_hb).view(heads, batch, group, dim).transpose(0, 1)
 
 
-def _scores(q_nrd: Tensor, kv: CachedKV, spec: AttentionSpec) -> Tensor:
+def _scores(
+    q_nrd: Tensor, keys_nsd: Tensor, spec: AttentionSpec, key_scales_ns: Tensor | None = None
+) -> Tensor:
     """Scores before anything is hidden, ``[n, r, s]``."""
-    scores = torch.bmm(q_nrd * spec.scale, kv.keys.transpose(1, 2))
-    if kv.key_scales is not None:
+    scores = torch.bmm(q_nrd * spec.scale, keys_nsd.transpose(1, 2))
+    if key_scales_ns is not None:
         # A scale belongs to a whole key, so it can wait until the products are summed.
-        scores *= kv.key_scales.unsqueeze(1)
+        scores *= key_scales_ns.unsqueeze(1)
     if spec.softcap is not None:
         scores = scores.div_(spec.softcap).tanh_().mul_(spec.softcap)
     return scores
@@ -170,3 +175,7 @@ def _mix(scores_nrs: Tensor, kv: CachedKV) -> Tensor:
     if kv.value_scales is not None:
         weights *= kv.value_scales.unsqueeze(1)
     return torch.bmm(weights, kv.values)
+
+
+def _columns(part_nsd: Tensor, columns: slice | Tensor) -> Tensor:
+    return part_nsd[:, columns] if isinstance(columns, slice) else part_nsd.index_select(1, columns)

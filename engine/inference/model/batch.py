@@ -42,6 +42,11 @@ class StepBatch:
 
     def attend(self, q_thgd: Tensor, cache: KVCache, layer: int, spec: AttentionSpec) -> Tensor:
         """Attention of all rows over the cache of one layer: ``[t, h, g, d]``."""
+        if cache.basis is not None:
+            return self._mixed(q_thgd @ cache.basis, cache, layer, spec) @ cache.basis
+        return self._mixed(q_thgd, cache, layer, spec)
+
+    def _mixed(self, q_thgd: Tensor, cache: KVCache, layer: int, spec: AttentionSpec) -> Tensor:
         if len(self.groups) == 1:
             return self.groups[0].attend(q_thgd, cache, layer, spec)
         return torch.cat([group.attend(q_thgd, cache, layer, spec) for group in self.groups])

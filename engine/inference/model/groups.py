@@ -58,6 +58,7 @@ class SequenceGroup:
         kv = cache.read(layer, view.pages)
         if q_thgd.shape[0] == 1:
             return attend_one(q_thgd, kv, view.mask, spec)
+        kv = kv.with_scales_applied()
         if view.tiles:
             return attend_tiles(q_thgd, kv, view.tiles, spec)
         return attend_causal(q_thgd, kv, view.mask, spec)
@@ -72,7 +73,7 @@ class SequenceGroup:
         if visibility is not EVERYTHING:
             return _SequenceView(pages, None, tuple(self._tiles(pages, visibility, cache)))
         tiled = wants_tiles(num_new, cache.dtype, cache.device)
-        if tiled or cache.scaled or spec.softcap is not None:
+        if tiled or spec.softcap is not None:
             return _SequenceView(pages, None, tuple(self._causal_tiles(num_new, cache)))
         if self.start == 0:
             return _SequenceView(pages, None, ())

@@ -14,11 +14,12 @@ from torch import Tensor
 from engine.inference.kv_cache.make import make_cache
 from engine.inference.kv_cache.paged import PagedKVCache
 from engine.inference.kv_cache.visibility import EVERYTHING, Visibility, combined, whole_pages
-from engine.inference.lane_settings import KVSettings, parse_kv
+from engine.inference.lane_settings import KVFormat, KVLayout, KVSettings, parse_kv
 from engine.inference.model.attention import TILE, AttentionSpec
 from engine.inference.model.batch import build_batch
 from engine.inference.model.config import ModelConfig
 from engine.inference.model.groups import DecodeGroup
+from engine.scheduling.blocks import blocks_for
 from engine.scheduling.plan import Phase, ScheduledSequence, StepPlan
 from tests.engine.inference.runs_for_tests import CPU
 
@@ -85,14 +86,16 @@ class _Step:
         self.generator = torch.Generator().manual_seed(seed)
         self.dtype = dtype
         lengths = [start + num_new for start, num_new in chunks]
-        counts = [-(-length // BLOCK) for length in lengths]
+        slab = self.settings.layout is KVLayout.CONTIGUOUS
+        block_size = 16 * blocks_for(max(lengths), 16) if slab else BLOCK
+        counts = [blocks_for(length, block_size) for length in lengths]
         self.cache: PagedKVCache = make_cache(
             _config(kv_heads, group),
             self.settings,
             num_blocks=sum(counts) + 3,
             dtype=dtype,
             device=CPU,
-            block_size=BLOCK,
+            block_size=block_size,
         )
         # What earlier owners left in the blocks is finite and large.
         for planes in self.cache.store.planes:
@@ -109,11 +112,18 @@ class _Step:
             slots = torch.tensor(self.cache.slots(table, 0, lengths[index]))
             self.cache.write(0, kv, slots)
             name = str(index)
-            self.texts[name] = (start, q, kv)
+            self.texts[name] = (start, q, self._kept(table, lengths[index]))
             sequences.append(
                 ScheduledSequence(name, Phase.MIXED, start, [0] * num_new, table, True)
             )
         self.batch = build_batch(StepPlan(1, tuple(sequences)), self.cache)
+
+    def _kept(self, table: list[int], length: int) -> Tensor:
+        """What the cache made of the keys and values of a sequence: ``[s, p, h, d]``."""
+        pages = self.cache.locate(table, [range(length)])
+        keys, values, _, _ = self.cache.read(0, pages).with_scales_applied()
+        kv = torch.stack([keys, values]).permute(2, 0, 1, 3)
+        return kv.clone() if self.cache.basis is None else kv @ self.cache.basis
 
     def _random(self, *shape: int) -> Tensor:
         # Twice the usual size: attention is far from uniform.
@@ -156,6 +166,11 @@ SPECS = {
     "window and soft cap": AttentionSpec(0.25, softcap=3.0, window=16),
 }
 KV = [
+    "contiguous",
+    "contiguous-window-30-sinks-5",
+    "paged-int8",
+    "paged-int4-window-30-sinks-5",
+    "contiguous-int4",
     "paged",
     "paged-window-9",
     "paged-window-1",
@@ -173,7 +188,7 @@ def test_attention_equals_its_formula(
     _Step(chunks, settings=parse_kv(kv)).check(spec, 2e-5)
 
 
-@pytest.mark.parametrize("kv", ["paged", "paged-window-30-sinks-5"])
+@pytest.mark.parametrize("kv", ["paged", "paged-window-30-sinks-5", "paged-int8", "paged-int4"])
 @pytest.mark.parametrize("spec", [PLAIN, SPECS["window and soft cap"]], ids=["plain", "capped"])
 @pytest.mark.parametrize("chunks", [*CHUNKS, [(0, 130)], [(40, 130)]], ids=str)
 def test_bfloat16_stays_close_to_the_formula(
@@ -192,7 +207,12 @@ def _steps(draw: st.DrawFn) -> tuple[_Step, AttentionSpec]:
     sinks = 0 if cache_window is None else draw(st.integers(0, min(10, cache_window - 1)))
     step = _Step(
         draw(st.lists(chunk, min_size=1, max_size=7)),
-        settings=KVSettings(window=cache_window, sinks=sinks),
+        settings=KVSettings(
+            draw(st.sampled_from([KVLayout.PAGED, KVLayout.CONTIGUOUS])),
+            draw(st.sampled_from(list(KVFormat))),
+            cache_window,
+            sinks,
+        ),
         kv_heads=draw(st.integers(1, 3)),
         group=draw(st.integers(1, 4)),
         scattered=draw(st.booleans()),

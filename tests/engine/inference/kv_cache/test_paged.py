@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from engine.inference.kv_cache.make import blocks_in_budget, kv_bytes_per_token, make_cache
+from engine.inference.kv_cache.make import make_cache
 from engine.inference.kv_cache.paged import PagedKVCache
 from engine.inference.lane_settings import KVSettings
 from tests.engine.inference.runs_for_tests import CPU, tiny
@@ -32,17 +32,6 @@ def _filled_cache() -> tuple[PagedKVCache, list[torch.Tensor]]:
     for layer, kv in enumerate(contents):
         cache.write(layer, kv, slice(0, 24))
     return cache, contents
-
-
-def test_kv_bytes() -> None:
-    config = tiny().config  # 2 layers, 2 KV heads of 16
-    assert kv_bytes_per_token(config, torch.float32) == 2 * 2 * 2 * 16 * 4
-    assert kv_bytes_per_token(config, torch.bfloat16) == 2 * 2 * 2 * 16 * 2
-    assert blocks_in_budget(100_000, config, torch.float32) == 100_000 // (512 * 16)
-    assert blocks_in_budget(100, config, torch.float32) == 0
-    assert _cache().nbytes == 512 * 6 * 4
-    with pytest.raises(ValueError, match="at least one block"):
-        _cache(num_blocks=0)
 
 
 def test_pages_keep_what_was_written() -> None:
