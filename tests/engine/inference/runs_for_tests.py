@@ -19,7 +19,7 @@ from engine.inference.model.reference import ReferenceModel
 from engine.inference.model.transformer import Transformer
 from engine.inference.sampling import SamplingParams
 from engine.inference.weights.tiny import tiny_random_checkpoint
-from engine.scheduling.blocks import BlockPool
+from engine.scheduling.blocks import DEFAULT_BLOCK_SIZE, BlockPool
 from engine.scheduling.events import Event, TokenProduced
 from engine.scheduling.loop import SchedulingLoop, WallClock
 from engine.scheduling.plan import Phase, ScheduledSequence, StepPlan
@@ -48,7 +48,10 @@ def tiny_executor(num_blocks: int = 64, dtype: torch.dtype = torch.float32) -> T
 
 
 def new_cache(
-    transformer: Transformer, num_blocks: int = 64, settings: KVSettings = PAGED
+    transformer: Transformer,
+    num_blocks: int = 64,
+    settings: KVSettings = PAGED,
+    block_size: int = DEFAULT_BLOCK_SIZE,
 ) -> PagedKVCache:
     return make_cache(
         transformer.config,
@@ -56,6 +59,7 @@ def new_cache(
         num_blocks=num_blocks,
         dtype=transformer.dtype,
         device=transformer.device,
+        block_size=block_size,
     )
 
 

@@ -15,6 +15,7 @@ from torch import Tensor
 from engine.inference.kv_cache.make import make_cache
 from engine.inference.kv_cache.paged import PagedKVCache
 from engine.inference.kv_cache.quantized import hadamard_matrix
+from engine.inference.kv_cache.vocabulary import CachedKV
 from engine.inference.lane_settings import parse_kv
 from tests.engine.inference.runs_for_tests import CPU, tiny
 
@@ -47,6 +48,12 @@ def _written(cache: PagedKVCache, kv_tphd: Tensor) -> tuple[Tensor, Tensor]:
     scales = torch.stack([kv.key_scales, kv.value_scales]).permute(2, 0, 1).unsqueeze(3)
     plain = kv.with_scales_applied()
     return torch.stack([plain.keys, plain.values]).permute(2, 0, 1, 3), scales
+
+
+def _parts(kv: CachedKV) -> list[Tensor]:
+    parts = [part for part in kv if part is not None]
+    assert len(parts) == 4
+    return parts
 
 
 @settings(max_examples=100, deadline=None)
@@ -113,13 +120,14 @@ def test_scattered_reads_give_the_numbers_of_a_run(stored: str) -> None:
     cache = _cache(stored)
     kv = torch.randn(24, 2, HEADS, DIM, generator=torch.Generator().manual_seed(3))
     cache.write(0, kv, slice(0, 24))
-    run = [part.clone() for part in cache.read(0, cache.locate(range(6), [range(24)]))]
+    run = [part.clone() for part in _parts(cache.read(0, cache.locate(range(6), [range(24)])))]
     order = [4, 1, 5, 0, 2, 3]
     slots = [block * BLOCK + i for block in order for i in range(BLOCK)]
-    scattered = cache.read(0, cache.locate(order, [range(22)]))
+    scattered = _parts(cache.read(0, cache.locate(order, [range(22)])))
     for whole, part in zip(run, scattered, strict=True):
         assert torch.equal(part, whole[:, slots[:22]])
-    batch = cache.read_batch(0, cache.locate_batch([order, [2]], [[range(22)], [range(3)]]))
+    pages = cache.locate_batch([order, [2]], [[range(22)], [range(3)]])
+    batch = _parts(cache.read_batch(0, pages))
     for whole, part in zip(run, batch, strict=True):
         first = part.view(HEADS, 2, 24, *part.shape[2:])[:, 0]
         assert torch.equal(first, whole[:, slots])
