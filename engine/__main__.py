@@ -1,4 +1,4 @@
-"""``python -m engine``: generate, probe, simulate, calibrate, inspect."""
+"""``python -m engine``: generate, probe, quality, simulate, calibrate, inspect."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from engine.commands.calibrate import calibrate
 from engine.commands.generate import generate
 from engine.commands.inspect import inspect
 from engine.commands.probe import probe
+from engine.commands.quality import quality
 from engine.commands.simulate import simulate
 
 app = typer.Typer(
@@ -19,6 +20,7 @@ app = typer.Typer(
 )
 app.command("generate")(generate)
 app.command("probe")(probe)
+app.command("quality")(quality)
 app.command("simulate")(simulate)
 app.command("calibrate")(calibrate)
 app.command("inspect")(inspect)
