@@ -2,17 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import sys
 
-from engine.inference.native.build import (
-    NativeUnavailable,
-    build,
-    find,
-    installed_folder,
-    load,
-    state_folder,
-)
+from engine.inference.native.build import NativeUnavailable, build, find, load, writable_folder
 
 
 def main() -> int:
@@ -20,10 +12,8 @@ def main() -> int:
     found = find()
     try:
         if found is None:
-            prefix = installed_folder().parent
-            folder = installed_folder() if os.access(prefix, os.W_OK) else state_folder()
             print("native step: compiling for this processor, which takes up to a minute")
-            found = build(folder)
+            found = build(writable_folder())
         path = load(found).matmul_path().decode()
     except NativeUnavailable as error:
         print(f"native step: not available, so decoding runs slower, in torch: {error}")

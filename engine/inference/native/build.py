@@ -1,9 +1,9 @@
 """Compiles ``csrc`` for the processor of this machine, once, and loads it.
 
 The library is a matter of speed only: where it cannot be had, there is one line that says why, and
-everything runs in torch. It is looked for beside the installed packages, where setting up leaves
-it, and in the state folder, where a program that finds none builds it. Its name says the sources
-and the processor that it was made from, so an old or a foreign one is never loaded.
+everything runs in torch. It is looked for beside the installed packages and in the state folder.
+Its name says the sources and the processor that it was made from, so an old or a foreign one is
+never loaded.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ import sys
 import tempfile
 from functools import cache
 from pathlib import Path
+
+from filelock import FileLock
 
 from engine.catalog.this_machine import state_dir
 from engine.inference.native.abi import declare_all
@@ -42,8 +44,16 @@ def installed_folder() -> Path:
 
 
 def state_folder() -> Path:
-    """Where a running program leaves it."""
+    """Where it is left by those who may not write there."""
     return state_dir() / "native"
+
+
+def writable_folder() -> Path:
+    """The first of the two that this process may write to."""
+    folder = installed_folder()
+    while not folder.exists():
+        folder = folder.parent
+    return installed_folder() if os.access(folder, os.W_OK) else state_folder()
 
 
 @cache
@@ -67,7 +77,7 @@ def find() -> Path | None:
 def build(folder: Path) -> Path:
     """Compile the library into ``folder``; where it lies.
 
-    It appears there at once and whole, so that of two processes that build, both have it.
+    It appears there at once and whole. Of two processes that build, one waits for the other.
 
     Raises:
         NativeUnavailable: there is no compiler, it fails, or the folder cannot be written.
@@ -78,7 +88,12 @@ def build(folder: Path) -> Path:
     target = folder / library_name()
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=folder) as scratch:
+        with (
+            FileLock(folder / "build.lock"),
+            tempfile.TemporaryDirectory(dir=folder) as scratch,
+        ):
+            if target.exists():
+                return target
             made = Path(scratch) / target.name
             _compile(compiler, made)
             load(made)

@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from engine.errors import InvalidRequest
 from engine.inference.kv_cache.vocabulary import KVCache
 from engine.inference.model.transformer import Transformer
-from engine.inference.native.build import NativeUnavailable, build, find, load, state_folder
+from engine.inference.native.build import NativeUnavailable, build, find, load, writable_folder
 from engine.inference.native.decoder import NativeDecoder
 from engine.inference.native.weights import unsupported
 from engine.scheduling.plan import StepPlan
@@ -96,7 +96,7 @@ class _Library:
             if not self._tried:
                 self._tried = True
                 try:
-                    self._library = load(find() or build(state_folder()))
+                    self._library = load(find() or build(writable_folder()))
                 except NativeUnavailable as error:
                     log.warning("steps run in torch, which is slower: %s", error)
             return self._library

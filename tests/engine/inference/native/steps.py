@@ -6,7 +6,7 @@ from functools import cache
 
 from engine.inference.kv_cache.vocabulary import KVCache
 from engine.inference.model.transformer import Transformer
-from engine.inference.native.build import build, find, load, state_folder
+from engine.inference.native.build import build, find, load, writable_folder
 from engine.inference.native.decoder import NativeDecoder
 from engine.inference.sampling import LogitSummary
 from engine.scheduling.plan import ScheduledSequence
@@ -16,7 +16,7 @@ from tests.engine.inference.runs_for_tests import plan
 @cache
 def library():
     """The library of these sources, built if nobody has yet."""
-    return load(find() or build(state_folder()))
+    return load(find() or build(writable_folder()))
 
 
 def decoder(transformer: Transformer, kv_cache: KVCache, **settings) -> NativeDecoder:

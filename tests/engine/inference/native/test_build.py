@@ -56,6 +56,10 @@ def _steps() -> NativeSteps:
     return NativeSteps(tiny(), new_cache(tiny()), num_tokens=512)
 
 
+def _libraries(folder: Path) -> list[str]:
+    return [item.name for item in folder.iterdir() if item.name != "build.lock"]
+
+
 def _wait_for_builders() -> None:
     for thread in threading.enumerate():
         if thread.name == "native build":
@@ -67,7 +71,7 @@ def test_it_is_found_where_it_was_built(small_sources: Path, tmp_path: Path) -> 
     for folder in (build_module.state_folder(), build_module.installed_folder()):
         path = build(folder)
         assert find() == path == folder / library_name()
-        assert [item.name for item in folder.iterdir()] == [path.name]
+        assert _libraries(folder) == [path.name]
         assert load(path).nothing() == 0
 
 
@@ -94,7 +98,15 @@ def test_two_that_build_at_once_both_have_it(small_sources: Path, tmp_path: Path
         thread.join()
     assert len(paths) == 4
     assert {load(path).nothing() for path in paths} == {0}
-    assert [item.name for item in folder.iterdir()] == [library_name()]
+    assert _libraries(folder) == [library_name()]
+
+
+def test_whoever_may_not_write_to_the_environment_builds_in_the_state_folder(
+    small_sources: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert build_module.writable_folder() == build_module.installed_folder()
+    monkeypatch.setattr(os, "access", lambda path, mode: False)
+    assert build_module.writable_folder() == build_module.state_folder()
 
 
 def test_no_compiler(small_sources: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -108,7 +120,7 @@ def test_a_compiler_that_fails(small_sources: Path, tmp_path: Path) -> None:
     with pytest.raises(NativeUnavailable, match=r"fails: .*error") as caught:
         build(tmp_path / "out")
     assert "\n" not in str(caught.value)
-    assert list((tmp_path / "out").iterdir()) == []
+    assert _libraries(tmp_path / "out") == []
 
 
 def test_a_folder_that_cannot_be_written(small_sources: Path, tmp_path: Path) -> None:
