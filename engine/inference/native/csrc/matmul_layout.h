@@ -99,9 +99,11 @@ inline float float_of(uint32_t bits) {
 
 inline float bfloat_to_float(uint16_t half) { return float_of(static_cast<uint32_t>(half) << 16); }
 
-// To the nearest bfloat16, ties to even; a NaN stays one.
+// To the nearest bfloat16, ties to even; a NaN stays one, and a subnormal number becomes zero: so
+// does the processor's own instruction.
 inline uint16_t float_to_bfloat(float value) {
     const uint32_t bits = bits_of(value);
+    if ((bits & 0x7f800000u) == 0) return static_cast<uint16_t>(bits >> 16 & 0x8000);
     if ((bits & 0x7fffffffu) > 0x7f800000u) return static_cast<uint16_t>(bits >> 16 | 0x40);
     return static_cast<uint16_t>((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }

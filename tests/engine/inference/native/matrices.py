@@ -141,6 +141,16 @@ def aligned(nbytes: int) -> NDArray[np.uint8]:
     return memory[start : start + nbytes]
 
 
+def prepare(library: CDLL, matrix: NativeMatrix, x_mk: NDArray[np.float32]) -> NDArray[np.uint8]:
+    """The inputs in the form that the matrix wants."""
+    x_mk = np.ascontiguousarray(x_mk)
+    rows = x_mk.shape[0]
+    prepared = aligned(library.input_bytes(matrix.struct, rows))
+    prepared[:] = 0  # what is between rows is not written
+    library.prepare_input(matrix.struct, x_mk.ctypes.data, prepared.ctypes.data, 0, rows)
+    return prepared
+
+
 def multiply(
     library: CDLL,
     matrix: NativeMatrix,
@@ -150,9 +160,7 @@ def multiply(
 ) -> NDArray[np.float32]:
     """``x Wᵀ + b`` by native code in parts that end at ``bounds``; added to ``onto``, if given."""
     rows = x_mk.shape[0]
-    x_mk = np.ascontiguousarray(x_mk)
-    prepared = aligned(library.input_bytes(matrix.struct, rows))
-    library.prepare_input(matrix.struct, x_mk.ctypes.data, prepared.ctypes.data, 0, rows)
+    prepared = prepare(library, matrix, x_mk)
     y = np.full((rows, matrix.outputs), np.nan, np.float32) if onto is None else onto.copy()
     begin = 0
     for end in (*bounds, matrix.outputs):

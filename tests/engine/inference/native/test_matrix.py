@@ -19,6 +19,7 @@ from tests.engine.inference.native.matrices import (
     compile_kernels,
     make_sample,
     multiply,
+    prepare,
 )
 
 EPSILON = 2.0**-24  # half a unit in the last place of float32
@@ -139,6 +140,16 @@ def test_both_paths_agree(native: CDLL, plain: CDLL, form: Form) -> None:
     difference = multiply(native, fast.native, x) - multiply(plain, slow.native, x)
     bound = 2 * sum_bound(fast, as_the_kernel_sees(form, x))
     assert (np.abs(difference) <= bound).all()
+
+
+@pytest.mark.parametrize("form", [FORMS[0], FORMS[1], FORMS[2], FORMS[6]], ids=str)
+def test_both_paths_prepare_the_same_inputs(native: CDLL, plain: CDLL, form: Form) -> None:
+    sample = make_sample(native, form, 32, 320, seed=9)
+    x = inputs_of(40, 320) * np.geomspace(1e-20, 1e20, 40, dtype=np.float32)[:, np.newaxis]
+    x[3, :64] = 0
+    x[4, 5] = 1e-38
+    fast, slow = prepare(native, sample.native, x), prepare(plain, sample.native, x)
+    np.testing.assert_array_equal(fast, slow)
 
 
 @pytest.mark.parametrize("path", ["plain", "native"])
