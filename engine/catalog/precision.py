@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -100,6 +101,23 @@ _ALIASES = {
 }
 
 
+_MIXED = re.compile(r"mixed-(\d{1,2})(?:\.(\d{1,3}))?")
+_THOUSANDTHS = 1000
+
+
+def mixed_format(bits: float) -> NumberFormat:
+    """Numbers of several formats that take ``bits`` each on average, scales and zeros included.
+
+    ``bits`` from 1 to 64, kept to a thousandth; the name, such as ``mixed-5.734``, says them.
+    """
+    thousandths = round(bits * _THOUSANDTHS)
+    if not _THOUSANDTHS <= thousandths <= 64 * _THOUSANDTHS:
+        raise ValueError("a number takes from 1 to 64 bits")
+    name = f"mixed-{thousandths / _THOUSANDTHS:g}"
+    words = f"several formats, {thousandths / _THOUSANDTHS:g} bits a number on average"
+    return NumberFormat(name, 0, _THOUSANDTHS, thousandths, description=words)
+
+
 def get_format(name: str, field: str = "format") -> NumberFormat:
     """The format of that name, in any case; torch's and GGUF's names are understood too.
 
@@ -107,6 +125,9 @@ def get_format(name: str, field: str = "format") -> NumberFormat:
         UnknownName: there is no such format; ``field`` names the input at fault.
     """
     key = name.lower()
+    mixed = _MIXED.fullmatch(key)
+    if mixed and 1 <= float(key.removeprefix("mixed-")) <= 64:
+        return mixed_format(float(key.removeprefix("mixed-")))
     found = FORMATS.get(_ALIASES.get(key, key))
     if found is None:
         raise UnknownName(

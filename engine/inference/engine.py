@@ -1,7 +1,8 @@
 """The engine as one object: requests in, messages out, one step at a time.
 
-A lane is one dtype with its own weights, KV cache, scheduler and loop; requests of one dtype share
-steps. Nothing here knows of processes or sockets: the worker feeds it, the CLI calls it directly.
+A lane is one format of weights with one KV cache, its own scheduler and its own loop; requests of
+one lane share steps. Nothing here knows of processes or sockets: the worker feeds it, the CLI
+calls it directly.
 """
 
 from __future__ import annotations
@@ -10,84 +11,114 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from engine.errors import EngineError, StepFailed
+from engine.errors import EngineError, InvalidRequest, QueueFull
+from engine.inference.lane_set import Knobs, LaneSet, changed
+from engine.inference.lane_settings import LaneSettings
+from engine.inference.lanes import OpenedLane
 from engine.inference.loading import LoadedModel
 from engine.inference.messages import (
-    Accepted,
-    Done,
+    Configure,
+    Configured,
     EngineInfo,
     Failed,
     Generate,
-    LaneInfo,
     Message,
-    Preempted,
-    Queued,
-    Step,
-    Token,
+    Opening,
+    Probe,
+    Probed,
 )
 from engine.inference.preparing import PreparedRequest, prepare_request
+from engine.inference.probes.desk import ProbeDesk
+from engine.inference.telling import Sample, never_started
 from engine.inference.text_stream import TextStream
-from engine.scheduling.blocks import BlockPool
-from engine.scheduling.events import (
-    Event,
-    RequestFinished,
-    RequestPreempted,
-    RequestQueued,
-    StepCompleted,
-    TokenProduced,
-)
-from engine.scheduling.loop import SchedulingLoop, WallClock
-from engine.scheduling.request import FinishReason, Request
-from engine.scheduling.scheduler import Scheduler, SchedulerLimits
+from engine.scheduling.request import Request
+from engine.scheduling.scheduler import SchedulerLimits
 
 log = logging.getLogger(__name__)
 
-
-@dataclass(slots=True)
-class _Active:
-    prepared: PreparedRequest
-    stream: TextStream
-    told_position: int = 0
+MAX_LANES_ON_DEMAND = 4
+"""Lanes beside those that are open from the start; the one unused for longest makes room."""
 
 
 @dataclass(slots=True)
-class _Lane:
-    loop: SchedulingLoop
-    info: LaneInfo
-    active: dict[str, _Active] = field(default_factory=dict[str, _Active])
+class _Held:
+    """Requests that wait for a lane which is being opened."""
+
+    settings: LaneSettings
+    requests: list[PreparedRequest] = field(default_factory=list[PreparedRequest])
 
 
 class Engine:
     """Runs requests on a loaded model and tells every step through ``emit``."""
 
     def __init__(
-        self, model: LoadedModel, limits: SchedulerLimits, emit: Callable[[Message], None]
+        self,
+        model: LoadedModel,
+        limits: SchedulerLimits,
+        emit: Callable[[Message], None],
+        policy: str = "first-come",
     ) -> None:
         self._model = model
-        self._limits = limits
         self._emit = emit
-        self._lanes = {dtype: self._make_lane(dtype) for dtype in model.executors}
+        self._lanes = LaneSet(model, Knobs(limits, policy), emit)
+        self._held: dict[str, _Held] = {}
+        self._probes = ProbeDesk(model.checkpoint)
         self._turn = 0
 
-    def _make_lane(self, dtype: str) -> _Lane:
-        executor = self._model.executors[dtype]
-        scheduler = Scheduler(BlockPool(executor.num_blocks, executor.block_size), self._limits)
-        loop = SchedulingLoop(
-            scheduler, executor, WallClock(), lambda event: self._tell(dtype, event)
-        )
-        info = LaneInfo(
-            dtype=dtype,
-            weight_bytes=executor.weight_bytes,
-            kv_bytes_per_token=executor.kv_bytes_per_token,
-            kv_blocks_total=executor.num_blocks,
-            kv_block_tokens=executor.block_size,
-        )
-        return _Lane(loop, info)
+    # ── lanes ────────────────────────────────────────────────────────────────────────────────
+
+    def missing_lane(self, prepared: PreparedRequest) -> LaneSettings | None:
+        """The lane that a request needs and that is not open."""
+        return None if self._lanes.get(prepared.lane.name) else prepared.lane
+
+    def hold(self, prepared: PreparedRequest) -> LaneSettings | None:
+        """Keep a request until its lane is open; the lane to open, if nobody has asked yet.
+
+        Without room for another lane the request is refused.
+        """
+        request_id, name = prepared.generate.request_id, prepared.lane.name
+        if self._is_known(request_id):
+            self._refuse_known(request_id)
+            return None
+        held = self._held.get(name)
+        if held is None and not self._lanes.make_room(len(self._held)):
+            busy = "too many different engine settings are in use; try again in a moment"
+            self.refuse(request_id, QueueFull(busy, field="weights"))
+            return None
+        self._emit(Opening(request_id, name))
+        if held is not None:
+            held.requests.append(prepared)
+            return None
+        self._held[name] = _Held(prepared.lane, [prepared])
+        return prepared.lane
+
+    def open_lane(self, settings: LaneSettings) -> OpenedLane:
+        """Load what a lane needs; takes long, touches no state: any thread may call it.
+
+        Raises:
+            EngineError: the model cannot be had in that format.
+        """
+        return self._model.opener.open(settings)
+
+    def add_lane(self, opened: OpenedLane) -> None:
+        """Take a lane in and submit the requests that waited for it."""
+        self._lanes.add(opened)
+        self._emit(self.info)
+        held = self._held.pop(opened.settings.name, None)
+        for prepared in held.requests if held else ():
+            self.submit(prepared.with_lane_opened(opened.seconds))
+
+    def lane_failed(self, settings: LaneSettings, error: EngineError) -> None:
+        """Refuse the requests that waited for a lane that could not be opened."""
+        held = self._held.pop(settings.name, None)
+        for prepared in held.requests if held else ():
+            self.refuse(prepared.generate.request_id, error)
 
     @property
     def info(self) -> EngineInfo:
         """What runs here, for the other side to show."""
-        model = self._model
+        model, knobs = self._model, self._lanes.knobs
+        limits = knobs.limits
         return EngineInfo(
             model_name=model.config.name,
             model=model.architecture,
@@ -99,10 +130,12 @@ class Engine:
             torch_version=model.torch_version,
             threads=model.threads,
             default_dtype=model.default_dtype,
-            lanes=tuple(lane.info for lane in self._lanes.values()),
-            max_context=self._limits.max_context,
-            max_running=self._limits.max_running,
-            max_waiting=self._limits.max_waiting,
+            lanes=tuple(lane.info for lane in self._lanes),
+            max_context=limits.max_context,
+            max_running=limits.max_running,
+            max_waiting=limits.max_waiting,
+            max_step_tokens=limits.max_step_tokens,
+            policy=knobs.policy,
             load_seconds=model.load_seconds,
             has_chat_template=model.tokenizer.has_chat_template,
         )
@@ -114,54 +147,103 @@ class Engine:
         return prepare_request(self._model, generate, received)
 
     def submit(self, prepared: PreparedRequest) -> None:
-        """Queue a prepared request; a refusal is told as ``Failed``, never raised."""
+        """Queue a prepared request whose lane is open; a refusal is told as ``Failed``."""
         generate = prepared.generate
-        lane = self._lanes[prepared.dtype]
-        active = _Active(
-            prepared,
-            TextStream(
-                self._model.tokenizer,
-                prepared.received,
-                generate.stop,
-                prepared.stop_token_ids,
-            ),
-        )
+        if self._is_known(generate.request_id):
+            self._refuse_known(generate.request_id)
+            return
+        lane = self._lanes.use(prepared.lane.name)
+        first, *others = names = prepared.sample_ids
+        executor = lane.opened.executor
+        for number, name in enumerate(names):
+            stream = TextStream(
+                self._model.tokenizer, prepared.received, generate.stop, prepared.stop_token_ids
+            )
+            lane.teller.samples[name] = Sample(prepared, number, stream)
+            executor.add_request(name, prepared.sampling_of(number))
         request = Request(
-            generate.request_id,
+            first,
             prepared.prompt_token_ids,
             generate.max_tokens,
             stop_token_ids=prepared.stop_token_ids,
             session_id=generate.session_id,
+            priority=generate.priority,
+            min_tokens=generate.min_tokens,
+            ignore_eos=generate.ignore_eos,
+            speculation=generate.speculation,
         )
-        if any(generate.request_id in other.active for other in self._lanes.values()):
-            self._emit(Failed(generate.request_id, "invalid_request", "this id is in use"))
-            return
-        lane.active[generate.request_id] = active
-        executor = self._model.executors[prepared.dtype]
-        executor.add_request(generate.request_id, prepared.sampling)
         try:
-            lane.loop.add(request)
+            lane.loop.add(request, others)
         except EngineError as error:
-            del lane.active[generate.request_id]
-            executor.release(generate.request_id)
+            for name in names:
+                del lane.teller.samples[name]
+                executor.release(name)
             self.refuse(generate.request_id, error)
+            return
+        lane.teller.tell_positions(lane.loop.scheduler.waiting)
 
     def refuse(self, request_id: str, error: EngineError) -> None:
         """Tell that a request was not taken."""
         self._emit(Failed(request_id, error.code, error.message, error.field))
 
     def abort(self, request_id: str) -> None:
-        """End a request; one that has ended already is left alone."""
-        for lane in self._lanes.values():
-            if request_id in lane.active:
-                lane.loop.abort(request_id)
-                return
+        """End a request with all its samples; one that has ended already is left alone."""
+        for held in self._held.values():
+            for prepared in [p for p in held.requests if p.generate.request_id == request_id]:
+                held.requests.remove(prepared)
+                self._emit(never_started(prepared))
+        for lane in self._lanes:
+            samples = lane.teller.samples
+            for name in [n for n, s in samples.items() if s.request_id == request_id]:
+                lane.loop.abort(name)
+
+    def _is_known(self, request_id: str) -> bool:
+        held = (p for held in self._held.values() for p in held.requests)
+        live = (s for lane in self._lanes for s in lane.teller.samples.values())
+        return any(p.generate.request_id == request_id for p in held) or any(
+            sample.request_id == request_id for sample in live
+        )
+
+    def _refuse_known(self, request_id: str) -> None:
+        self.refuse(request_id, InvalidRequest("this id is in use"))
+
+    def probe(self, question: Probe) -> Probed:
+        """Look inside the model; takes up to seconds, touches no lane: for one thread at a time.
+
+        Raises:
+            InvalidRequest: the question cannot be answered; names the field.
+        """
+        document = self._probes.answer(question.kind, question.arguments)
+        return Probed(question.request_id, document)
+
+    # ── knobs ────────────────────────────────────────────────────────────────────────────────
+
+    def configure(self, change: Configure) -> None:
+        """Turn knobs of all lanes between two steps; a refusal is told as ``Failed``."""
+        before = self._lanes.knobs
+        try:
+            knobs = changed(before, change)
+            self._lanes.turn(knobs)
+        except EngineError as error:
+            self._lanes.turn(before)  # lanes before the one that refused had obeyed
+            self.refuse(change.request_id, error)
+            return
+        self._emit(self.info)
+        self._emit(
+            Configured(
+                change.request_id,
+                knobs.limits.max_running,
+                knobs.limits.max_step_tokens,
+                knobs.policy,
+                knobs.usable_blocks,
+            )
+        )
 
     # ── steps ────────────────────────────────────────────────────────────────────────────────
 
     @property
     def has_work(self) -> bool:
-        return any(lane.loop.has_work for lane in self._lanes.values())
+        return any(lane.loop.has_work for lane in self._lanes)
 
     def step(self) -> bool:
         """Run one step of the next lane that has work; False if none has.
@@ -169,130 +251,12 @@ class Engine:
         Raises:
             StepFailed: the executor raised; the requests of that step were told.
         """
-        lanes = list(self._lanes.values())
+        lanes = list(self._lanes)
         for offset in range(len(lanes)):
             index = (self._turn + offset) % len(lanes)
             if lanes[index].loop.has_work:
                 self._turn = index + 1
                 stepped = lanes[index].loop.step()
-                self._tell_positions(lanes[index])
+                lanes[index].teller.tell_positions(lanes[index].loop.scheduler.waiting)
                 return stepped
         return False
-
-    # ── events to messages ───────────────────────────────────────────────────────────────────
-
-    def _tell(self, dtype: str, event: Event) -> None:
-        lane = self._lanes[dtype]
-        if isinstance(event, StepCompleted):
-            self._tell_step(lane, event)
-        elif isinstance(event, TokenProduced):
-            self._tell_token(lane, event)
-        elif isinstance(event, RequestFinished):
-            self._tell_finished(lane, event)
-        elif isinstance(event, RequestQueued):
-            self._tell_queued(lane, event)
-        elif isinstance(event, RequestPreempted):
-            lane.active[event.request_id].told_position = 0
-            self._emit(Preempted(event.request_id, event.lost_tokens))
-
-    def _tell_queued(self, lane: _Lane, event: RequestQueued) -> None:
-        prepared = lane.active[event.request_id].prepared
-        self._emit(
-            Accepted(
-                request_id=event.request_id,
-                model=self._model.config.name,
-                device=self._model.device,
-                dtype=prepared.dtype,
-                prompt_token_ids=prepared.prompt_token_ids,
-                prompt_pieces=prepared.prompt_pieces,
-                max_tokens=prepared.generate.max_tokens,
-                seed=prepared.sampling.seed,
-                tokenize_ms=prepared.tokenize_seconds * 1e3,
-                notices=prepared.notices,
-            )
-        )
-        self._tell_positions(lane)
-
-    def _tell_positions(self, lane: _Lane) -> None:
-        """Tell each waiting request its place in the queue, whenever it has changed."""
-        for place, request in enumerate(lane.loop.scheduler.waiting, start=1):
-            active = lane.active[request.request_id]
-            if active.told_position != place:
-                active.told_position = place
-                self._emit(Queued(request.request_id, place))
-
-    def _tell_step(self, lane: _Lane, event: StepCompleted) -> None:
-        shapes = tuple(
-            (s.shape.prefix_tokens, s.shape.new_tokens, s.shape.samples) for s in event.sequences
-        )
-        stages_ms = {name: seconds * 1e3 for name, seconds in event.stages.items()}
-        for own, sequence in enumerate(event.sequences):
-            active = lane.active.get(sequence.request_id)
-            if active is None:
-                continue
-            self._emit(
-                Step(
-                    request_id=sequence.request_id,
-                    step=event.step,
-                    phase=sequence.phase,
-                    step_phase=event.phase,
-                    batch=event.batch,
-                    tokens=event.num_tokens,
-                    own=own,
-                    shapes=shapes,
-                    start_ms=(event.time - active.prepared.received) * 1e3,
-                    time_ms=event.duration * 1e3,
-                    stages_ms=stages_ms,
-                    own_kv_tokens=sequence.shape.prefix_tokens + sequence.shape.new_tokens,
-                    own_kv_blocks=sequence.kv_blocks,
-                    kv_blocks_used=event.kv_blocks_used,
-                    kv_blocks_total=event.kv_blocks_total,
-                    running=event.num_running,
-                    waiting=event.num_waiting,
-                )
-            )
-
-    def _tell_token(self, lane: _Lane, event: TokenProduced) -> None:
-        active = lane.active[event.request_id]
-        stream = active.stream
-        text, seconds = stream.push(event.token_id, event.time)
-        self._emit(
-            Token(
-                request_id=event.request_id,
-                index=event.index,
-                id=event.token_id,
-                text=text,
-                piece=self._model.tokenizer.piece(event.token_id),
-                logprob=event.logprob,
-                itl_ms=stream.last_itl_ms,
-                time_ms=(event.time - stream.received) * 1e3,
-                detokenize_ms=seconds * 1e3,
-            )
-        )
-        if stream.stopped:
-            lane.loop.finish(event.request_id, FinishReason.STOP)
-
-    def _tell_finished(self, lane: _Lane, event: RequestFinished) -> None:
-        # A request that ended by a stop string and by length in one step is told once.
-        active = lane.active.pop(event.request_id, None)
-        if active is None:
-            return
-        if event.reason is FinishReason.ERROR:
-            message = "the model failed while running this step; run the prompt again"
-            self._emit(Failed(event.request_id, StepFailed.code, message))
-            return
-        stream = active.stream
-        tail = stream.tail()
-        reason = FinishReason.STOP if stream.stopped else event.reason
-        self._emit(
-            Done(
-                request_id=event.request_id,
-                finish_reason=reason,
-                prompt_tokens=event.prompt_tokens,
-                completion_tokens=event.completion_tokens,
-                ttft_ms=stream.ttft_ms,
-                itl_ms=stream.itl_ms,
-                tail=tail,
-                text=stream.whole_text(),
-            )
-        )

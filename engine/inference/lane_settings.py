@@ -205,3 +205,40 @@ def parse_kv(name: str) -> KVSettings:
         int(window) if window else None,
         int(sinks or 0),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class LaneSettings:
+    """All that makes two requests unable to share a batch: weights, KV cache, prefix caching."""
+
+    weights: WeightSettings
+    kv: KVSettings = KVSettings()
+    prefix_cache: bool = False
+
+    @property
+    def name(self) -> str:
+        """``bfloat16``, or with what differs from the plain paged cache ``bfloat16/off``."""
+        parts = [self.weights.name]
+        if self.kv != KVSettings():
+            parts.append(self.kv.name)
+        if self.prefix_cache:
+            parts.append(_PREFIX_CACHE)
+        return "/".join(parts)
+
+
+_PREFIX_CACHE = "prefix-cache"
+
+
+def parse_lane(name: str) -> LaneSettings:
+    """Read ``LaneSettings.name`` back: ``weights[/kv][/prefix-cache]``.
+
+    Raises:
+        InvalidRequest: a part of it is wrong (field "weights" or "kv_cache").
+    """
+    weights, *rest = name.split("/")
+    prefix_cache = rest[-1:] == [_PREFIX_CACHE]
+    caches = rest[:-1] if prefix_cache else rest
+    if len(caches) > 1:
+        raise InvalidRequest("a lane has one KV cache", field="kv_cache")
+    kv = parse_kv(caches[0]) if caches else KVSettings()
+    return LaneSettings(parse_weights(weights), kv, prefix_cache)

@@ -14,34 +14,31 @@ from engine.errors import InvalidRequest
 from engine.inference.calibration import ensure_calibrated, memory_bytes
 from engine.inference.device import DTYPES, Device, open_device
 from engine.inference.executor import TorchExecutor
+from engine.inference.lane_settings import parse_lane
+from engine.inference.lanes import LaneOpener, OpenedLane
 from engine.inference.model.architecture import architecture_of
 from engine.inference.model.config import ModelConfig
-from engine.inference.model.load import load_transformer
 from engine.inference.options import EngineOptions
-from engine.inference.sampling import SamplingParams
 from engine.inference.tokenizer import Tokenizer
 from engine.inference.weights.checkpoint import Checkpoint
 from engine.inference.weights.default import ModelSource, find_default_model
-from engine.scheduling.blocks import DEFAULT_BLOCK_SIZE, blocks_for
-from engine.scheduling.plan import Phase, ScheduledSequence, StepPlan
 
 log = logging.getLogger(__name__)
 
 # A second lane is a convenience, so it may take only this share of the memory.
 _SECOND_LANE_SHARE = 0.25
 
-_WARM_UP = "warm-up"
-_WARM_UP_TOKENS = 64
-
 
 @dataclass(frozen=True, slots=True)
 class LoadedModel:
-    """A model in memory, in one or more dtypes, the default one first."""
+    """A model in memory: the lanes that are open from the start, the default one first, and what
+    opens further ones."""
 
     config: ModelConfig
     tokenizer: Tokenizer
-    executors: dict[str, TorchExecutor]
-    default_dtype: str
+    lanes: tuple[OpenedLane, ...]
+    opener: LaneOpener
+    checkpoint: Checkpoint
     provenance: str
     source_format: str
     random_weights: bool
@@ -50,6 +47,16 @@ class LoadedModel:
     torch_version: str
     threads: int
     load_seconds: float
+
+    @property
+    def default_dtype(self) -> str:
+        """The weights format of requests that do not choose one."""
+        return self.lanes[0].settings.weights.name
+
+    @property
+    def executors(self) -> dict[str, TorchExecutor]:
+        """Executors of the lanes that are open from the start, by name."""
+        return {lane.settings.name: lane.executor for lane in self.lanes}
 
     @property
     def architecture(self) -> dict[str, Any]:
@@ -70,14 +77,14 @@ def load_model(options: EngineOptions) -> LoadedModel:
     source = find_model(options.model)
     checkpoint = source.open()
     default, *others = _lanes(options, checkpoint.config, device)
-    executors = {
-        dtype: _load_lane(checkpoint, dtype, device, options) for dtype in [default, *others]
-    }
+    opener = LaneOpener(checkpoint, device, options.kv_tokens)
+    lanes = tuple(opener.open(parse_lane(name)) for name in [default, *others])
     loaded = LoadedModel(
         config=checkpoint.config,
         tokenizer=checkpoint.tokenizer(),
-        executors=executors,
-        default_dtype=default,
+        lanes=lanes,
+        opener=opener,
+        checkpoint=checkpoint,
         provenance=source.provenance,
         source_format=checkpoint.source_format,
         random_weights=source.random_weights,
@@ -111,12 +118,9 @@ def find_model(model: str) -> ModelSource:
 
 
 def _lanes(options: EngineOptions, config: ModelConfig, device: Device) -> list[str]:
-    """The dtypes to load, the default one first."""
+    """Names of the lanes to open, the default one first."""
     if options.dtypes != "auto":
-        chosen = options.dtypes.split(",")
-        if any(dtype not in DTYPES for dtype in chosen):
-            raise InvalidRequest(f"choose one of auto, {', '.join(DTYPES)}", field="dtype")
-        return chosen
+        return options.dtypes.split(",")
     default = device.default_dtype
     memory = memory_bytes(device.torch_device)
     rest = [
@@ -126,50 +130,6 @@ def _lanes(options: EngineOptions, config: ModelConfig, device: Device) -> list[
         and config.num_parameters * DTYPES[dtype].itemsize < memory * _SECOND_LANE_SHARE
     ]
     return [default, *rest]
-
-
-def _load_lane(
-    checkpoint: Checkpoint, dtype: str, device: Device, options: EngineOptions
-) -> TorchExecutor:
-    tokenizer = checkpoint.tokenizer()
-    num_blocks = blocks_for(options.kv_tokens, DEFAULT_BLOCK_SIZE)
-    transformer = load_transformer(
-        checkpoint,
-        DTYPES[dtype],
-        device.torch_device,
-        max_positions=num_blocks * DEFAULT_BLOCK_SIZE,
-    )
-    executor = TorchExecutor(
-        transformer,
-        num_blocks=num_blocks,
-        num_tokens=tokenizer.vocab_size,
-        unknown_ids=tokenizer.unknown_ids(tokenizer.vocab_size),
-    )
-    log.info(
-        "%s in %s: %.0f MB of weights, %d tokens of KV cache (%d bytes each)",
-        checkpoint.config.name,
-        dtype,
-        executor.weight_bytes / 1e6,
-        options.kv_tokens,
-        executor.kv_bytes_per_token,
-    )
-    _warm_up(executor)
-    return executor
-
-
-def _warm_up(executor: TorchExecutor) -> None:
-    """Run one prefill and one decode step for nobody.
-
-    The first use of each kernel compiles and allocates, and would otherwise be in the first
-    person's TTFT. What it leaves in the cache is finite and is written over by the blocks' owners.
-    """
-    executor.add_request(_WARM_UP, SamplingParams())
-    num_tokens = min(_WARM_UP_TOKENS, executor.num_blocks * executor.block_size - 1)
-    table = tuple(range(blocks_for(num_tokens + 1, executor.block_size)))
-    for phase, start, count in ((Phase.PREFILL, 0, num_tokens), (Phase.DECODE, num_tokens, 1)):
-        sequence = ScheduledSequence(_WARM_UP, phase, start, (0,) * count, table, samples=True)
-        executor.execute(StepPlan(0, (sequence,)))
-    executor.release(_WARM_UP)
 
 
 def _calibrate(device: str) -> None:

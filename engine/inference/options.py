@@ -10,10 +10,10 @@ from dataclasses import dataclass, fields
 @dataclass(frozen=True, slots=True)
 class EngineOptions:
     """``model``: ``auto`` (the default model), ``tiny`` (the random test model) or a path to a
-    GGUF file or Hugging Face folder. ``dtypes``: the lanes to load, ``auto`` for what the machine
-    has memory for. ``kv_tokens``: positions in each lane's KV cache. ``calibrate``: ``auto``
-    measures this machine once if it has not been measured, ``never`` does not. ``log_format``:
-    ``json``, ``console`` or ``auto``.
+    GGUF file or Hugging Face folder. ``dtypes``: the lanes to load, as names of lanes separated by
+    commas, ``auto`` for what the machine has memory for. ``kv_tokens``: positions in each lane's
+    KV cache. ``policy``: who goes first. ``calibrate``: ``auto`` measures this machine once if it
+    has not been measured, ``never`` does not. ``log_format``: ``json``, ``console`` or ``auto``.
     """
 
     model: str = "auto"
@@ -23,6 +23,7 @@ class EngineOptions:
     max_running: int = 32
     max_waiting: int = 64
     max_step_tokens: int = 1_024
+    policy: str = "first-come"
     calibrate: str = "auto"
     log_format: str = "auto"
 

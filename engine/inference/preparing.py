@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import secrets
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from engine.errors import InvalidRequest
+from engine.inference.kv_cache.capabilities import CacheCapabilities
+from engine.inference.lane_settings import LaneSettings, parse_kv, parse_weights
 from engine.inference.loading import LoadedModel
 from engine.inference.messages import Generate
-from engine.inference.sampling import SamplingParams
+from engine.inference.model.config import ModelConfig
+from engine.inference.sampling_params import MAX_SEED, SamplingParams
 from engine.inference.stop_strings import StopStringMatcher
 from engine.inference.tokenizer import Tokenizer
+from engine.scheduling.speculation import SpeculationMethod
+
+MAX_SAMPLES = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,12 +27,28 @@ class PreparedRequest:
     generate: Generate
     received: float
     tokenize_seconds: float
-    dtype: str
+    lane: LaneSettings
     sampling: SamplingParams
     prompt_token_ids: tuple[int, ...]
     prompt_pieces: tuple[str, ...]
     stop_token_ids: frozenset[int]
     notices: tuple[str, ...]
+    opening_seconds: float = 0.0
+
+    @property
+    def sample_ids(self) -> tuple[str, ...]:
+        """Ids of the request's samples, of which the first has the request's own."""
+        request_id = self.generate.request_id
+        return (request_id, *(f"{request_id}#{i}" for i in range(1, self.generate.n)))
+
+    def sampling_of(self, sample: int) -> SamplingParams:
+        """How one sample is drawn: as a request of its own with the seed plus its number."""
+        return replace(self.sampling, seed=(self.sampling.seed + sample) % (MAX_SEED + 1))
+
+    def with_lane_opened(self, seconds: float) -> PreparedRequest:
+        """The same request, on whose clock the opening of its lane does not count."""
+        now = time.perf_counter()
+        return replace(self, received=now - self.tokenize_seconds, opening_seconds=seconds)
 
 
 def prepare_request(model: LoadedModel, generate: Generate, received: float) -> PreparedRequest:
@@ -36,9 +58,8 @@ def prepare_request(model: LoadedModel, generate: Generate, received: float) -> 
         InvalidRequest: a field is wrong; it names which.
         TemplateError: the chat template cannot take these messages.
     """
-    dtype = model.default_dtype if generate.dtype == "auto" else generate.dtype
-    if dtype not in model.executors:
-        raise InvalidRequest(f"choose one of auto, {', '.join(model.executors)}", field="dtype")
+    lane = _lane(model, generate)
+    check_choices(model.config, lane, generate)
     sampling = _sampling(generate)
     sampling.validate(model.config.vocab_size)
     StopStringMatcher(generate.stop)  # refuses what is no stop string
@@ -49,13 +70,52 @@ def prepare_request(model: LoadedModel, generate: Generate, received: float) -> 
         generate=generate,
         received=received,
         tokenize_seconds=tokenize_seconds,
-        dtype=dtype,
+        lane=lane,
         sampling=sampling,
         prompt_token_ids=prompt_token_ids,
         prompt_pieces=tuple(map(model.tokenizer.piece, prompt_token_ids)),
         stop_token_ids=frozenset((*model.config.eos_token_ids, *generate.stop_token_ids)),
         notices=_notices(model.tokenizer, generate),
     )
+
+
+def _lane(model: LoadedModel, generate: Generate) -> LaneSettings:
+    weights = model.default_dtype if generate.weights == "auto" else generate.weights
+    return LaneSettings(parse_weights(weights), parse_kv(generate.kv_cache), generate.prefix_cache)
+
+
+def check_choices(config: ModelConfig, lane: LaneSettings, generate: Generate) -> None:
+    """Refuse what cannot work together, before anything is loaded for it.
+
+    Raises:
+        InvalidRequest: naming the field and the way out.
+    """
+    if not 1 <= generate.n <= MAX_SAMPLES:
+        raise InvalidRequest(f"choose 1 to {MAX_SAMPLES} samples", field="n")
+    cache = CacheCapabilities.of(lane.kv)
+    if lane.prefix_cache:
+        cache.require_shared_blocks("prefix caching")
+    if generate.n > 1:
+        cache.require_shared_blocks("more than one sample of a prompt")
+    if not 0 <= generate.min_tokens <= generate.max_tokens:
+        raise InvalidRequest("choose 0 to max_tokens", field="min_tokens")
+    speculation = generate.speculation
+    if speculation is None:
+        return
+    if not cache.keeps_computed:
+        raise InvalidRequest(
+            "drafts are verified against kept keys and values; switch the cache on, or speculation"
+            " off",
+            field="speculation",
+        )
+    if speculation.exit_layer is not None and speculation.exit_layer >= config.num_layers:
+        raise InvalidRequest(
+            f"exit_layer must be below the model's {config.num_layers} layers", field="speculation"
+        )
+    if speculation.method is SpeculationMethod.DRAFT:
+        raise InvalidRequest(
+            "no draft model is loaded here; choose ngram or early-exit", field="speculation"
+        )
 
 
 def _sampling(generate: Generate) -> SamplingParams:
@@ -67,6 +127,11 @@ def _sampling(generate: Generate) -> SamplingParams:
         top_p=generate.top_p,
         min_p=generate.min_p,
         seed=seed,
+        repetition_penalty=generate.repetition_penalty,
+        presence_penalty=generate.presence_penalty,
+        frequency_penalty=generate.frequency_penalty,
+        logit_bias=generate.logit_bias,
+        top_logprobs=generate.top_logprobs,
     )
 
 

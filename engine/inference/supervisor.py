@@ -17,6 +17,8 @@ from enum import StrEnum
 
 from engine.inference.messages import (
     Abort,
+    Configure,
+    Configured,
     Done,
     EngineInfo,
     Failed,
@@ -24,6 +26,8 @@ from engine.inference.messages import (
     Message,
     Ping,
     Pong,
+    Probe,
+    Probed,
     Step,
 )
 from engine.inference.options import EngineOptions
@@ -138,7 +142,7 @@ class EngineClient:
             await self._write(request)
             while not ended:
                 message = await stream.get()
-                ended = isinstance(message, Done | Failed)
+                ended = _is_last(message)
                 yield message
         finally:
             del self._streams[request_id]
@@ -148,6 +152,23 @@ class EngineClient:
     async def abort(self, request_id: str) -> None:
         """End a request early; its generator ends with ``Done`` and finish reason ``abort``."""
         await self._write(Abort(request_id))
+
+    async def ask(self, request: Configure | Probe) -> Configured | Probed | Failed:
+        """The one answer to a question that is not about generating."""
+        request_id = request.request_id
+        if self.state is not EngineState.READY:
+            return Failed(request_id, "engine_unavailable", f"{self.reason}; try again in a moment")
+        if request_id in self._streams:
+            return Failed(request_id, "invalid_request", "this id is in use", "request_id")
+        stream = self._streams[request_id] = _Stream()
+        try:
+            await self._write(request)
+            answer = await stream.get()
+        finally:
+            del self._streams[request_id]
+        if not isinstance(answer, Configured | Probed | Failed):
+            raise AssertionError("the engine answered with something else")
+        return answer
 
     async def _write(self, message: Message) -> None:
         writer = self._writer
@@ -281,6 +302,12 @@ class EngineClient:
         except TimeoutError:
             process.kill()
             await process.wait()
+
+
+def _is_last(message: Message) -> bool:
+    if isinstance(message, Done):
+        return message.samples_left == 0
+    return isinstance(message, Failed)
 
 
 def _describe(returncode: int | None) -> str:

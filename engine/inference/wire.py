@@ -11,12 +11,15 @@ from engine.inference.messages import (
     Accepted,
     ChatTurn,
     Done,
+    Drafted,
     EngineInfo,
     Generate,
     LaneInfo,
     Message,
     Step,
+    Token,
 )
+from engine.scheduling.speculation import SpeculationMethod, SpeculationSettings
 
 MAX_LINE_BYTES = 8 * 1024 * 1024
 """Longest line either side reads; a whole answer at the longest context is well below."""
@@ -51,6 +54,9 @@ def _restore(kind: type[Message], fields: dict[str, Any]) -> None:
     if kind is Generate:
         fields["stop"] = tuple(fields["stop"])
         fields["stop_token_ids"] = tuple(fields["stop_token_ids"])
+        fields["logit_bias"] = tuple((token, bias) for token, bias in fields["logit_bias"])
+        if fields["speculation"] is not None:
+            fields["speculation"] = _speculation(fields["speculation"])
         if fields["messages"] is not None:
             fields["messages"] = tuple(ChatTurn(**turn) for turn in fields["messages"])
     elif kind is EngineInfo:
@@ -60,6 +66,16 @@ def _restore(kind: type[Message], fields: dict[str, Any]) -> None:
         fields["prompt_pieces"] = tuple(fields["prompt_pieces"])
         fields["notices"] = tuple(fields["notices"])
     elif kind is Step:
-        fields["shapes"] = tuple((p, n, s) for p, n, s in fields["shapes"])
+        fields["shapes"] = tuple((p, n, s, d) for p, n, s, d in fields["shapes"])
+    elif kind is Token:
+        fields["top"] = tuple((token, piece, logprob) for token, piece, logprob in fields["top"])
+    elif kind is Drafted:
+        fields["draft_token_ids"] = tuple(fields["draft_token_ids"])
+        fields["draft_pieces"] = tuple(fields["draft_pieces"])
     elif kind is Done:
         fields["itl_ms"] = tuple(fields["itl_ms"])
+
+
+def _speculation(fields: dict[str, Any]) -> SpeculationSettings:
+    method = SpeculationMethod(fields.pop("method"))
+    return SpeculationSettings(method, **fields)

@@ -1,8 +1,9 @@
 """The engine's own process, so that torch never holds the web process's loop.
 
-Three threads. One reads, and answers pings, from the first moment on. One checks and tokenizes
-requests, in the order in which they came. The main one steps the engine and writes. The process
-ends when the socket closes, so it never outlives the process that started it.
+Four threads. One reads, and answers pings, from the first moment on. One checks and tokenizes
+requests, in the order in which they came. One opens lanes and answers probes, which may take
+seconds. The main one steps the engine and writes. The process ends when the socket closes, so it
+never outlives the process that started it.
 """
 
 from __future__ import annotations
@@ -13,12 +14,25 @@ import signal
 import socket
 import threading
 import time
+from dataclasses import dataclass
 
 from engine.errors import EngineError, QueueFull, StepFailed
 from engine.inference.engine import Engine
+from engine.inference.lane_settings import LaneSettings
+from engine.inference.lanes import OpenedLane
 from engine.inference.loading import load_model
 from engine.inference.log_lines import configure_logging
-from engine.inference.messages import Abort, Failed, Generate, Message, Ping, Pong
+from engine.inference.messages import (
+    Abort,
+    Configure,
+    Failed,
+    Generate,
+    Message,
+    Ping,
+    Pong,
+    Probe,
+    Probed,
+)
 from engine.inference.options import EngineOptions, parse_worker_arguments
 from engine.inference.preparing import PreparedRequest
 from engine.inference.wire import MAX_LINE_BYTES, decode, encode
@@ -28,9 +42,19 @@ log = logging.getLogger("engine.worker")
 
 _MAX_FAILED_STEPS = 3
 
+_MAX_PROBES_WAITING = 32
+
 _Refusal = tuple[str, EngineError]
+
+
+@dataclass(frozen=True, slots=True)
+class _LaneFailed:
+    settings: LaneSettings
+    error: EngineError
+
+
 _Arrival = tuple[Generate, float] | Abort | None
-_Item = PreparedRequest | Abort | _Refusal | None
+_Item = PreparedRequest | Abort | Configure | OpenedLane | _LaneFailed | Probed | _Refusal | None
 
 
 class Worker:
@@ -43,6 +67,7 @@ class Worker:
         self._connection = connection
         self._arrivals: queue.SimpleQueue[_Arrival] = queue.SimpleQueue()
         self._inbox: queue.SimpleQueue[_Item] = queue.SimpleQueue()
+        self._errands: queue.SimpleQueue[LaneSettings | Probe | None] = queue.SimpleQueue()
         self._write_lock = threading.Lock()
         self._pending: list[bytes] = []
         self._max_unprepared = 0
@@ -68,10 +93,9 @@ class Worker:
             max_context=model.config.max_context,
         )
         self._max_unprepared = limits.max_running + limits.max_waiting
-        engine = Engine(model, limits, self._queue_message)
-        threading.Thread(
-            target=self._prepare, args=(engine,), name="tokenizer", daemon=True
-        ).start()
+        engine = Engine(model, limits, self._queue_message, options.policy)
+        for name, work in (("tokenizer", self._prepare), ("errands", self._run_errands)):
+            threading.Thread(target=work, args=(engine,), name=name, daemon=True).start()
         self._send(encode(engine.info))
         self._serve(engine)
 
@@ -99,14 +123,32 @@ class Worker:
                 return True
             if item is None:
                 return False
-            if isinstance(item, PreparedRequest):
-                engine.submit(item)
-            elif isinstance(item, Abort):
-                engine.abort(item.request_id)
-            else:
-                engine.refuse(*item)
+            self._act_on(engine, item)
             self._flush()
             block = False
+
+    def _act_on(self, engine: Engine, item: _Item) -> None:
+        match item:
+            case PreparedRequest() if engine.missing_lane(item) is None:
+                engine.submit(item)
+            case PreparedRequest():
+                to_open = engine.hold(item)
+                if to_open is not None:
+                    self._errands.put(to_open)
+            case Abort():
+                engine.abort(item.request_id)
+            case Configure():
+                engine.configure(item)
+            case OpenedLane():
+                engine.add_lane(item)
+            case _LaneFailed():
+                engine.lane_failed(item.settings, item.error)
+            case Probed():
+                self._queue_message(item)
+            case (request_id, error):
+                engine.refuse(request_id, error)
+            case None:
+                raise AssertionError("the end of the queue is not an item to act on")
 
     # ── the reading thread ───────────────────────────────────────────────────────────────────
 
@@ -118,6 +160,7 @@ class Worker:
         finally:
             # Whatever ended the reading, the other threads must not wait for more.
             self._arrivals.put(None)
+            self._errands.put(None)
             self._inbox.put(None)
 
     def _on_message(self, message: Message) -> None:
@@ -125,6 +168,14 @@ class Worker:
             self._send(encode(Pong(message.number)))
         elif isinstance(message, Abort):
             self._arrivals.put(message)
+        elif isinstance(message, Configure):
+            self._inbox.put(message)
+        elif isinstance(message, Probe):
+            if self._errands.qsize() >= _MAX_PROBES_WAITING:
+                error = QueueFull("too many probes came at once; try again in a moment")
+                self._inbox.put((message.request_id, error))
+            else:
+                self._errands.put(message)
         elif isinstance(message, Generate):
             if self._arrivals.qsize() >= self._max_unprepared:
                 error = QueueFull("too many prompts came at once; try again in a moment")
@@ -149,6 +200,28 @@ class Worker:
                 log.exception("a request could not be prepared")
                 error = EngineError("the engine could not take this request; the fault was logged")
                 self._inbox.put((generate.request_id, error))
+
+    # ── the thread for what takes long ───────────────────────────────────────────────────────
+
+    def _run_errands(self, engine: Engine) -> None:
+        while (errand := self._errands.get()) is not None:
+            try:
+                if isinstance(errand, Probe):
+                    self._inbox.put(engine.probe(errand))
+                else:
+                    self._inbox.put(engine.open_lane(errand))
+            except EngineError as error:
+                self._put_back(errand, error)
+            except Exception:
+                log.exception("an errand failed")
+                words = "the engine could not do this; the fault was logged"
+                self._put_back(errand, EngineError(words))
+
+    def _put_back(self, errand: LaneSettings | Probe, error: EngineError) -> None:
+        if isinstance(errand, Probe):
+            self._inbox.put((errand.request_id, error))
+        else:
+            self._inbox.put(_LaneFailed(errand, error))
 
     # ── writing ──────────────────────────────────────────────────────────────────────────────
 

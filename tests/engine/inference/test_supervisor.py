@@ -97,7 +97,7 @@ async def test_refusals_name_the_field_and_leave_the_engine_alone():
             (Generate("a", prompt="", max_tokens=5), "invalid_request", "prompt"),
             (Generate("a", prompt="x", max_tokens=100_000), "never_fits", "max_tokens"),
             (Generate("a", prompt="x", temperature=-1.0), "invalid_request", "temperature"),
-            (Generate("a", prompt="x", dtype="float64"), "invalid_request", "dtype"),
+            (Generate("a", prompt="x", weights="float64"), "invalid_request", "weights"),
             (Generate("a"), "invalid_request", "prompt"),
         ]:
             heard = await collect(client, request)
@@ -226,7 +226,7 @@ async def test_the_place_in_the_queue_is_told_whenever_it_changes():
 
 def test_past_a_limit_steps_are_dropped_and_counted():
     stream = supervisor._Stream()
-    step = Step("a", 1, "decode", "decode", 1, 1, 0, ((1, 1, True),), 0, 0, {}, 2, 1, 1, 9, 1, 0)
+    step = Step("a", 1, "decode", "decode", 1, 1, 0, ((1, 1, True, 0),), 0, 0, {}, 2, 1, 1, 9, 1, 0)
     for _ in range(supervisor._MAX_QUEUED + 5):
         stream.put(step)
     stream.put(Token("a", 0, 5, "x", "x", -0.5, None, 3.0, 0.01))  # never dropped
