@@ -25,17 +25,20 @@ from engine.catalog.this_machine import (
     load_calibration,
 )
 from engine.errors import EngineError
-from engine.inference.messages import EngineInfo
+from engine.inference.messages import EngineInfo, LaneInfo
 from engine.scheduling.plan import SequenceShape
 from engine.simulator.step_cost import StepCostModel
 
 log = structlog.get_logger("webapp.prediction")
 
-Shape = tuple[int, int, bool]
-"""(prefix_tokens, new_tokens, samples), as the worker tells it."""
+Shape = tuple[int, int, bool, int]
+"""(prefix_tokens, new_tokens, samples, drafts), as the worker tells it."""
 
 NUMBER_FORMATS = {"float32": "fp32", "bfloat16": "bf16", "float16": "fp16"}
 """The engine's names of dtypes, and the catalogue's."""
+
+_Formats = tuple[str, str, str]
+"""A lane's formats of weights, KV cache and activations, by the catalogue's names."""
 
 _CHECK_EVERY_S = 1.0
 _REMEMBERED_STEPS = 512
@@ -78,40 +81,41 @@ class StepPredictor:
         self._stamp: tuple[int, int, int] | None = None
         self._calibration: Calibration | None = None
         self._info: EngineInfo | None = None
-        self._pricings: dict[str, _Pricing | None] = {}
-        self._steps: OrderedDict[tuple[str, tuple[Shape, ...]], StepPrediction] = OrderedDict()
-        self._failed: set[str] = set()
+        self._pricings: dict[_Formats, _Pricing | None] = {}
+        self._steps: OrderedDict[tuple[_Formats, tuple[Shape, ...]], StepPrediction] = OrderedDict()
+        self._failed: set[_Formats] = set()
 
     def calibrated(self, info: EngineInfo | None) -> bool:
         """Whether the times of this engine's steps can be predicted."""
         self._refresh(info)
-        pricing = None if info is None else self._pricing(info.default_dtype)
+        pricing = None if info is None else self._pricing(_formats(info.lanes[0]))
         return pricing is not None and pricing.calibrated
 
     def predict(
-        self, info: EngineInfo | None, dtype: str, shapes: Sequence[Shape]
+        self, info: EngineInfo | None, lane: LaneInfo, shapes: Sequence[Shape]
     ) -> StepPrediction | None:
-        """The prediction for one step in which sequences of these shapes took part.
+        """The prediction for one step of a lane in which sequences of these shapes took part.
 
         None where the model itself cannot be simulated, or where predicting fails, which is logged
-        once for each dtype.
+        once for each set of formats.
         """
+        formats = _formats(lane)
         try:
-            return self._predict(info, dtype, shapes)
+            return self._predict(info, formats, shapes)
         except Exception:
-            if dtype not in self._failed:
-                self._failed.add(dtype)
-                log.exception("prediction_failed", dtype=dtype)
+            if formats not in self._failed:
+                self._failed.add(formats)
+                log.exception("prediction_failed", lane=lane.name)
             return None
 
     def _predict(
-        self, info: EngineInfo | None, dtype: str, shapes: Sequence[Shape]
+        self, info: EngineInfo | None, formats: _Formats, shapes: Sequence[Shape]
     ) -> StepPrediction | None:
         self._refresh(info)
-        pricing = self._pricing(dtype)
+        pricing = self._pricing(formats)
         if pricing is None or not shapes:
             return None
-        key = (dtype, tuple(shapes))
+        key = (formats, tuple(shapes))
         known = self._steps.get(key)
         if known is not None:
             self._steps.move_to_end(key)
@@ -144,29 +148,30 @@ class StepPredictor:
         self._steps.clear()
         self._failed.clear()
 
-    def _pricing(self, dtype: str) -> _Pricing | None:
-        if dtype not in self._pricings:
-            self._pricings[dtype] = self._build(dtype)
-        return self._pricings[dtype]
+    def _pricing(self, formats: _Formats) -> _Pricing | None:
+        if formats not in self._pricings:
+            self._pricings[formats] = self._build(formats)
+        return self._pricings[formats]
 
-    def _build(self, dtype: str) -> _Pricing | None:
+    def _build(self, formats: _Formats) -> _Pricing | None:
         info = self._info
-        number_format = NUMBER_FORMATS.get(dtype)
-        if info is None or number_format is None:
+        if info is None:
             return None
+        weights, kv, activations = formats
         try:
             hardware = self._hardware(info)
             model = StepCostModel(
                 model_spec(info),
                 hardware or get_hardware(_ANY_HARDWARE),
-                weights=number_format,
-                kv=number_format,
+                weights=weights,
+                kv=kv,
+                activations=activations,
             )
         except EngineError as error:
-            log.warning("no_prediction", dtype=dtype, code=error.code, reason=error.message)
+            log.warning("no_prediction", formats=formats, code=error.code, reason=error.message)
             return None
         except Exception:
-            log.exception("prediction_failed", dtype=dtype)
+            log.exception("prediction_failed", formats=formats)
             return None
         return _Pricing(model, calibrated=hardware is not None)
 
@@ -213,6 +218,10 @@ class RequestPrediction:
         """Mean over the gaps between tokens, in ms."""
         gaps = self._gaps[1:]
         return sum(gaps) / len(gaps) * 1e3 if self._known and gaps else None
+
+
+def _formats(lane: LaneInfo) -> _Formats:
+    return lane.weight_format, lane.kv_format, NUMBER_FORMATS[lane.dtype]
 
 
 def model_spec(info: EngineInfo) -> ModelSpec:

@@ -38,9 +38,23 @@ export function readRequest() {
     min_p: number("min_p"),
     ...(Number.isNaN(seed) ? {} : { seed }),
     ...(stop ? { stop: [stop] } : {}),
-    dtype: data.get("dtype") ?? "auto",
+    ...lane(data),
+    ...speculation(data.get("speculation")),
+    repetition_penalty: number("repetition_penalty"),
   };
 }
+
+/** Weights and KV cache. The precision beside the form counts unless weights are chosen here. */
+function lane(data) {
+  const weights = data.get("weights");
+  return {
+    ...(weights ? { weights } : { dtype: data.get("dtype") ?? "auto" }),
+    kv_cache: data.get("kv_cache"),
+    prefix_cache: data.get("prefix_cache") === "on",
+  };
+}
+
+const speculation = (method) => (method ? { speculation: { method } } : {});
 
 function requestId() {
   const random = crypto.getRandomValues(new Uint32Array(3));

@@ -29,7 +29,7 @@ export function mountElsewhere() {
     told = run;
     const ran = {
       model: facts?.catalogue_model ?? "",
-      weights: laneOf(run)?.number_format ?? "",
+      weights: laneOf(run)?.weight_format ?? "",
       prompt_tokens: run.accepted.prompt_tokens,
       output_tokens: run.tokens.length,
     };

@@ -34,6 +34,9 @@ function fill(name, value) {
   field.dispatchEvent(new Event("input", { bubbles: true }));
 }
 
+const isChanged = (field) =>
+  field.type === "select-one" ? field.selectedIndex > 0 : field.value !== field.defaultValue;
+
 /**
  * Fills the form with what it held when this page was left, and keeps it the next time.
  * `running()` tells whether a run goes on; the result, whether one did when the page was left.
@@ -42,8 +45,7 @@ export function keepForm(running) {
   const { fields = {}, left = false } = read();
   for (const [name, value] of Object.entries(fields)) fill(name, value);
   choose("mode", fields.mode);
-  const advanced = [...form.querySelectorAll("#advanced input")];
-  if (advanced.some((field) => field.value !== field.defaultValue)) {
+  if ([...form.querySelectorAll("#advanced input, #advanced select")].some(isChanged)) {
     document.getElementById("more").click();
   }
   // Choosing a precision loads its roof, for which htmx must have seen the page. While the engine

@@ -11,9 +11,10 @@ export function mountPrinted() {
     if (!run?.accepted || told === run) return;
     told = run;
     const { request, accepted } = run;
-    const asked = { ...request, dtype: accepted.dtype, seed: accepted.seed };
+    const asked = { ...request, lane: accepted.lane.name, seed: accepted.seed };
     asked.prompt ??= request.messages[0].content;
     asked.stop = request.stop?.[0] ?? "";
+    asked.speculation = request.speculation?.method ?? "";
     for (const place of list.querySelectorAll("dd")) {
       const value = String(asked[place.dataset.name]);
       setText(place, value);

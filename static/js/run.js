@@ -2,7 +2,7 @@
 
 import { median, sum } from "./dom.js";
 
-/** A run that was asked for. `status`: sending, waiting, prefill, decode, done, failed. */
+/** A run that was asked for. `status`: sending, opening, waiting, prefill, decode, done, failed. */
 export function newRun(request) {
   return {
     id: request.request_id,
@@ -31,6 +31,10 @@ export function take(run, event) {
 }
 
 const TAKE = {
+  opening(run, event) {
+    run.opening = event.lane;
+    run.status = "opening";
+  },
   accepted(run, event) {
     run.accepted = event;
     run.status = "waiting";
@@ -44,12 +48,23 @@ const TAKE = {
     run.status = run.tokens.length ? "decode" : "prefill";
   },
   token(run, event) {
-    // A step gives one token; if the last one has its token already, this one's was dropped.
-    const last = run.steps.length - 1;
-    const step = last >= 0 && run.steps[last].token === undefined ? last : -1;
+    // A step gives one token, and the accepted ones of its drafts; if the last step has its tokens
+    // already, the step of this one was dropped on the way.
+    const last = run.steps.at(-1);
+    const given = last && (last.given ?? 0);
+    const step = last && given < 1 + (last.accepted ?? 0) ? run.steps.length - 1 : -1;
     run.tokens.push({ ...event, step });
-    if (step >= 0) run.steps[step].token = run.tokens.length - 1;
+    if (step >= 0) {
+      last.given = given + 1;
+      last.token ??= run.tokens.length - 1;
+    }
     run.status = "decode";
+  },
+  drafted(run, event) {
+    const last = run.steps.at(-1);
+    if (!last || last.given) return; // its step was dropped on the way
+    last.drafts = event.draft_pieces;
+    last.accepted = event.accepted;
   },
   preempted(run, event) {
     run.preempted += event.lost_tokens;

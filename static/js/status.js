@@ -16,6 +16,7 @@ function sentence(run) {
   if (run.error) return errorText(run.error);
   if (run.done) return doneText(run);
   if (run.stopping) return t("status.stopping");
+  if (run.status === "opening") return t("status.opening", { lane: run.opening });
   if (run.status === "sending") return t(run.sent ? "status.sending" : "status.connecting");
   if (run.status === "waiting") return waitingText(run);
   if (run.preempted && run.steps.at(-1)?.phase === "prefill" && run.tokens.length) {
@@ -50,11 +51,14 @@ function errorText({ code, message, context }) {
 }
 
 function settings(run) {
-  const { seed, dtype, device, notices } = run.accepted;
+  const { seed, lane, device, notices } = run.accepted;
+  const { drafted_tokens: drafted, accepted_tokens: accepted, cached_tokens: known } = run.done.usage;
   const told = notices.filter((notice) => has(`notice.${notice}`));
-  const values = { seed: String(seed), dtype, device: device.startsWith("cuda") ? "GPU" : "CPU" };
+  const values = { seed: String(seed), dtype: lane.name, device: device.startsWith("cuda") ? "GPU" : "CPU" };
   return sentences([
     t(run.request.temperature === 0 ? "done.greedy" : "done.seed", values),
+    known && t("done.known", { n: known }),
+    drafted && t("done.drafts", { accepted: whole(accepted), n: drafted }),
     ...told.map((notice) => t(`notice.${notice}`)),
   ]);
 }

@@ -51,6 +51,5 @@ export function roofOf(run) {
   return roof?.peak && roof.dtype === run.accepted?.dtype ? roof : null;
 }
 
-/** The lane (dtype) that the run is in. */
-export const laneOf = (run) =>
-  store.facts?.lanes.find((lane) => lane.dtype === run.accepted?.dtype) ?? null;
+/** The lane that the run is in: its formats of weights and KV cache, and their bytes. */
+export const laneOf = (run) => run.accepted?.lane ?? null;

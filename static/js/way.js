@@ -157,11 +157,11 @@ const DETAILS = {
   },
   vectors(run, facts) {
     if (!run.accepted || !facts) return null;
-    const { dtype, prompt_tokens: n } = run.accepted;
-    const table = facts.vocabulary * facts.hidden * ELEMENT_BYTES[dtype];
-    const picked = t("way.vectors.table", {
+    const { dtype, lane, prompt_tokens: n } = run.accepted;
+    const size = ELEMENT_BYTES[lane.weights];
+    const picked = size && t("way.vectors.table", {
       vocabulary: facts.vocabulary,
-      tableBytes: bytes(table),
+      tableBytes: bytes(facts.vocabulary * facts.hidden * size),
       dtype,
     });
     return [

@@ -24,6 +24,25 @@ from engine.inference.messages import (
 )
 
 BLOCK = 16
+
+
+def _lane(dtype: str, number_format: str, weight_bytes: int, kv_bytes_per_token: int) -> LaneInfo:
+    return LaneInfo(
+        name=dtype,
+        dtype=dtype,
+        weights=dtype,
+        kv_cache="paged",
+        prefix_cache=False,
+        weight_format=number_format,
+        kv_format=number_format,
+        on_demand=False,
+        weight_bytes=weight_bytes,
+        kv_bytes_per_token=kv_bytes_per_token,
+        kv_blocks_total=128,
+        kv_block_tokens=BLOCK,
+    )
+
+
 INFO = EngineInfo(
     model_name="fake",
     model={
@@ -47,12 +66,14 @@ INFO = EngineInfo(
     threads=1,
     default_dtype="float32",
     lanes=(
-        LaneInfo("float32", 4_000_000, 512, 128, BLOCK),
-        LaneInfo("bfloat16", 2_000_000, 256, 128, BLOCK),
+        _lane("float32", "fp32", 4_000_000, 512),
+        _lane("bfloat16", "bf16", 2_000_000, 256),
     ),
     max_context=2048,
     max_running=8,
     max_waiting=16,
+    max_step_tokens=512,
+    policy="first-come",
     load_seconds=0.1,
     has_chat_template=True,
 )
@@ -134,9 +155,11 @@ class FakeEngine:
         rid = request.request_id
         prompt = request.prompt or "".join(turn.content for turn in request.messages or ())
         ids = tuple(ord(character) for character in prompt)
-        dtype = "float32" if request.dtype == "auto" else request.dtype
+        dtype = "float32" if request.weights == "auto" else request.weights
         seed = 7 if request.seed is None else request.seed
-        yield Accepted(rid, "fake", "cpu", dtype, ids, tuple(prompt), request.max_tokens, seed, 0.1)
+        yield Accepted(
+            rid, "fake", "cpu", dtype, dtype, ids, tuple(prompt), request.max_tokens, seed, 0.1
+        )  # fmt: skip
         yield Queued(rid, 1)
         text = ""
         count = 0
@@ -168,7 +191,7 @@ class FakeEngine:
                    "", text)  # fmt: skip
 
     def _step(self, rid: str, count: int, prompt: int) -> Step:
-        shape = (0, prompt, True) if count == 0 else (prompt + count - 1, 1, True)
+        shape = (0, prompt, True, 0) if count == 0 else (prompt + count - 1, 1, True, 0)
         phase = "prefill" if count == 0 else "decode"
         tokens = shape[0] + shape[1]
         blocks = -(-tokens // BLOCK)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
+from itertools import starmap
 
 import pytest
 from structlog.testing import capture_logs
@@ -25,8 +26,9 @@ CALIBRATION = Calibration(
     threads=INFO.threads,
     date="2026-01-01T00:00:00+00:00",
 )
-PREFILL = ((0, 40, True),)
-DECODE = ((40, 1, True), (7, 1, True))
+PREFILL = ((0, 40, True, 0),)
+FP32, BF16 = INFO.lanes
+DECODE = ((40, 1, True, 0), (7, 1, True, 0))
 
 
 class Clock:
@@ -42,14 +44,14 @@ def clock(state_dir: object) -> Clock:
 
 
 def untimed(predictor: StepPredictor, info: EngineInfo = INFO) -> StepPrediction:
-    prediction = predictor.predict(info, "float32", PREFILL)
+    prediction = predictor.predict(info, FP32, PREFILL)
     assert prediction is not None
     assert (prediction.time_s, prediction.bound) == (None, None)
     return prediction
 
 
 def timed(predictor: StepPredictor) -> float:
-    prediction = predictor.predict(INFO, "float32", PREFILL)
+    prediction = predictor.predict(INFO, FP32, PREFILL)
     assert prediction is not None
     assert prediction.time_s is not None
     return prediction.time_s
@@ -60,7 +62,7 @@ def test_without_calibration_no_time_but_the_same_work(clock: Clock) -> None:
     before = untimed(predictor)
     assert not predictor.calibrated(INFO)
     save_calibration(CALIBRATION)
-    after = StepPredictor(clock).predict(INFO, "float32", PREFILL)
+    after = StepPredictor(clock).predict(INFO, FP32, PREFILL)
     assert after is not None
     assert replace(after, time_s=None, bound=None) == before
 
@@ -71,11 +73,11 @@ def test_equals_the_cost_model(clock: Clock) -> None:
     hardware = this_machine()
     assert hardware is not None
     assert predictor.calibrated(INFO)
-    for dtype, name in (("float32", "fp32"), ("bfloat16", "bf16")):
+    for lane, name in ((FP32, "fp32"), (BF16, "bf16")):
         model = StepCostModel(model_spec(INFO), hardware, weights=name, kv=name)
         for shapes in (PREFILL, DECODE):
-            cost = model.cost([SequenceShape(*shape) for shape in shapes])
-            prediction = predictor.predict(INFO, dtype, shapes)
+            cost = model.cost(list(starmap(SequenceShape, shapes)))
+            prediction = predictor.predict(INFO, lane, shapes)
             assert prediction == StepPrediction(
                 cost.flops, cost.bytes, cost.flops / cost.bytes, cost.time, cost.bound.value
             )
@@ -83,7 +85,7 @@ def test_equals_the_cost_model(clock: Clock) -> None:
 
 def test_decode_of_one_token_reads_the_weights_once(clock: Clock) -> None:
     save_calibration(CALIBRATION)
-    prediction = StepPredictor(clock).predict(INFO, "float32", ((0, 1, True),))
+    prediction = StepPredictor(clock).predict(INFO, FP32, ((0, 1, True, 0),))
     assert prediction is not None
     spec = model_spec(INFO)
     weights = spec.num_streamed_parameters * 4
@@ -109,8 +111,8 @@ def test_the_calibration_that_was_checked_is_the_one_that_is_used(clock: Clock) 
     expected = timed(predictor)
     # Another device is calibrated within the second in which the file is not looked at.
     save_calibration(replace(CALIBRATION, device_name="another", bandwidth_bytes_per_s=1e9))
-    other_dtype = predictor.predict(INFO, "bfloat16", PREFILL)
-    restarted = predictor.predict(replace(INFO), "float32", PREFILL)
+    other_dtype = predictor.predict(INFO, BF16, PREFILL)
+    restarted = predictor.predict(replace(INFO), FP32, PREFILL)
     assert restarted is not None
     assert restarted.time_s == expected
     assert other_dtype is not None
@@ -130,22 +132,22 @@ def test_a_failure_is_no_prediction_and_one_line(
         predictor = StepPredictor(clock)
         clock.now = 2.0
         for number in range(3):
-            assert predictor.predict(INFO, "float32", ((0, 40 + number, True),)) is None
+            assert predictor.predict(INFO, FP32, ((0, 40 + number, True, 0),)) is None
     assert [line["event"] for line in lines] == ["prediction_failed"]
 
 
 def test_nothing_without_an_engine(clock: Clock) -> None:
     save_calibration(CALIBRATION)
     predictor = StepPredictor(clock)
-    assert predictor.predict(None, "float32", PREFILL) is None
+    assert predictor.predict(None, FP32, PREFILL) is None
     assert not predictor.calibrated(None)
 
 
 def test_an_unknown_dtype_and_an_empty_batch_have_none(clock: Clock) -> None:
     save_calibration(CALIBRATION)
     predictor = StepPredictor(clock)
-    assert predictor.predict(INFO, "float8", PREFILL) is None
-    assert predictor.predict(INFO, "float32", ()) is None
+    assert predictor.predict(INFO, replace(FP32, weight_format="fp7"), PREFILL) is None
+    assert predictor.predict(INFO, FP32, ()) is None
 
 
 def test_a_new_calibration_is_taken_up(clock: Clock) -> None:
@@ -169,9 +171,9 @@ def test_an_unreadable_calibration_is_none(clock: Clock) -> None:
 def test_a_restarted_engine_may_run_another_model(clock: Clock) -> None:
     save_calibration(CALIBRATION)
     predictor = StepPredictor(clock)
-    small = predictor.predict(INFO, "float32", PREFILL)
+    small = predictor.predict(INFO, FP32, PREFILL)
     deeper = replace(INFO, model={**INFO.model, "num_layers": 4})
-    large = predictor.predict(deeper, "float32", PREFILL)
+    large = predictor.predict(deeper, FP32, PREFILL)
     assert small is not None
     assert large is not None
     assert large.flops > small.flops
@@ -180,12 +182,12 @@ def test_a_restarted_engine_may_run_another_model(clock: Clock) -> None:
 def test_is_cheap(clock: Clock) -> None:
     save_calibration(CALIBRATION)
     predictor = StepPredictor(clock)
-    steps = [tuple((length + i, 1, True) for i in range(16)) for length in range(400)]
+    steps = [tuple((length + i, 1, True, 0) for i in range(16)) for length in range(400)]
     for shapes in steps:
-        predictor.predict(INFO, "float32", shapes)
+        predictor.predict(INFO, FP32, shapes)
     began = time.process_time()
     for _ in range(16):
-        predictor.predict(INFO, "float32", steps[-1])
+        predictor.predict(INFO, FP32, steps[-1])
     assert time.process_time() - began < 0.5
 
 

@@ -113,7 +113,8 @@ def test_abort_ends_with_done(server: LiveApp) -> None:
     ("fields", "code", "field"),
     [
         ({"prompt": "a" * 32_000, "max_tokens": 8000}, "never_fits", None),
-        ({"prompt": "a", "dtype": "bfloat16"}, "invalid_request", "/dtype"),
+        ({"prompt": "a", "weights": "int5"}, "invalid_request", "/weights"),
+        ({"prompt": "a", "kv_cache": "off", "n": 2}, "invalid_request", "/kv_cache"),
     ],
 )
 def test_what_the_engine_refuses(

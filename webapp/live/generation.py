@@ -10,12 +10,15 @@ import structlog
 from engine.inference.messages import (
     Accepted,
     Done,
+    Drafted,
     Failed,
     Generate,
     LaneInfo,
     Message,
+    Opening,
     Preempted,
     Queued,
+    Started,
     Step,
     Token,
 )
@@ -27,7 +30,9 @@ from webapp.schemas.live_events import DoneEvent, ErrorEvent, ServerEvent
 
 log = structlog.get_logger("webapp.live")
 
-EngineMessage = Accepted | Queued | Step | Token | Preempted | Done | Failed
+EngineMessage = (
+    Opening | Accepted | Queued | Started | Step | Token | Drafted | Preempted | Done | Failed
+)
 
 
 class Generation:
@@ -49,7 +54,7 @@ class Generation:
         self._request = request
         self._notices = notices
         self._lane: LaneInfo | None = None
-        self._prediction = RequestPrediction()
+        self._predictions = [RequestPrediction() for _ in range(request.n)]
         self._steps_dropped = 0
         self._asked = False
         self._abort_due = False
@@ -95,8 +100,14 @@ class Generation:
         event = cast("EngineMessage", message)
         match event:
             case Accepted():
-                self._lane = self._find_lane(event.dtype)
-                await self._put(translate.accepted_event(event, self._notices))
+                self._lane = lane = self._find_lane(event.lane)
+                await self._put(translate.accepted_event(event, lane, self._notices))
+            case Opening():
+                await self._put(translate.opening_event(event))
+            case Started():
+                await self._put(translate.started_event(event))
+            case Drafted():
+                await self._put(translate.drafted_event(event))
             case Queued():
                 await self._put(translate.queued_event(event))
             case Step():
@@ -106,12 +117,10 @@ class Generation:
             case Preempted():
                 await self._put(translate.preempted_event(event))
             case Done():
+                prediction = self._predictions[event.sample]
                 await self._put(
                     translate.done_event(
-                        event,
-                        self._prediction.ttft_ms,
-                        self._prediction.itl_ms,
-                        self._steps_dropped,
+                        event, prediction.ttft_ms, prediction.itl_ms, self._steps_dropped
                     )
                 )
             case Failed():
@@ -127,24 +136,33 @@ class Generation:
         """
         if step.dropped:
             self._steps_dropped += step.dropped
-            self._prediction.miss()
+            for sums in self._predictions:
+                sums.miss()
         lane = self._lane
         prediction = None
         if lane is not None:
-            prediction = self._predictor.predict(self._engine.info, lane.dtype, step.shapes)
-        self._prediction.add(step.shapes[step.own][2], prediction)
+            prediction = self._predictor.predict(self._engine.info, lane, step.shapes)
+        self._predictions[step.sample].add(step.shapes[step.own][2], prediction)
         event = translate.step_event(step, prediction, lane, self._steps_dropped)
         if not self._outbox.offer(event, self._request_id):
             self._steps_dropped += 1
 
-    def _find_lane(self, dtype: str) -> LaneInfo | None:
+    def _find_lane(self, name: str) -> LaneInfo:
+        """The engine tells of a lane before it accepts the first request there."""
         info = self._engine.info
         lanes = () if info is None else info.lanes
-        return next((lane for lane in lanes if lane.dtype == dtype), None)
+        return next(lane for lane in lanes if lane.name == name)
 
     async def _fail(self, code: str, message: str) -> None:
         await self._put(ErrorEvent(code=code, message=message))
 
     async def _put(self, event: ServerEvent) -> None:
         await self._outbox.put(event, self._request_id)
-        self._ended = self._ended or isinstance(event, DoneEvent | ErrorEvent)
+        self._ended = self._ended or _ends(event)
+
+
+def _ends(event: ServerEvent) -> bool:
+    """Whether this is the last event of its request."""
+    if isinstance(event, DoneEvent):
+        return event.samples_left == 0
+    return isinstance(event, ErrorEvent)

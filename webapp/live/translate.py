@@ -3,26 +3,35 @@
 from __future__ import annotations
 
 import math
+from dataclasses import asdict
 
 from engine.inference.messages import (
     Accepted,
     Done,
+    Drafted,
     Failed,
     LaneInfo,
+    Opening,
     Preempted,
     Queued,
+    Started,
     Step,
     Token,
 )
 from webapp.prediction import StepPrediction
+from webapp.schemas.engine import LaneDocument
 from webapp.schemas.live_events import (
     AcceptedEvent,
     DoneEvent,
+    DraftedEvent,
     ErrorEvent,
+    OpeningEvent,
     PreemptedEvent,
     QueuedEvent,
+    StartedEvent,
     StepEvent,
     TokenEvent,
+    TopLogprob,
     Usage,
 )
 
@@ -32,26 +41,53 @@ def finite(value: float | None) -> float | None:
     return value if value is not None and math.isfinite(value) else None
 
 
-def accepted_event(message: Accepted, notices: list[str]) -> AcceptedEvent:
+def accepted_event(message: Accepted, lane: LaneInfo, notices: list[str]) -> AcceptedEvent:
     """The prompt as tokens; ``notices`` say what was changed before tokenizing, and the message's
     own what tokenizing left out."""
     return AcceptedEvent(
         model=message.model,
         device=message.device,
         dtype=message.dtype,
+        lane=LaneDocument.model_validate(asdict(lane)),
         prompt_tokens=len(message.prompt_token_ids),
         prompt_token_ids=list(message.prompt_token_ids),
         prompt_pieces=list(message.prompt_pieces),
         max_tokens=message.max_tokens,
         seed=message.seed,
         tokenize_ms=message.tokenize_ms,
+        opening_ms=message.opening_ms,
         notices=[*notices, *message.notices],
     )
 
 
 def queued_event(message: Queued) -> QueuedEvent:
     """The request's place in the queue, 1 for the next to run."""
-    return QueuedEvent(position=message.position)
+    return QueuedEvent(position=message.position, sample=message.sample)
+
+
+def opening_event(message: Opening) -> OpeningEvent:
+    """The request waits until its lane is open."""
+    return OpeningEvent(lane=message.lane)
+
+
+def started_event(message: Started) -> StartedEvent:
+    """The request joins the next step, with what it need not compute."""
+    return StartedEvent(
+        waited_ms=message.waited_ms,
+        cached_tokens=message.cached_tokens,
+        forked_tokens=message.forked_tokens,
+        sample=message.sample,
+    )
+
+
+def drafted_event(message: Drafted) -> DraftedEvent:
+    """The drafts that a step verified; the first ``accepted`` of them are tokens now."""
+    return DraftedEvent(
+        draft_token_ids=list(message.draft_token_ids),
+        draft_pieces=list(message.draft_pieces),
+        accepted=message.num_accepted,
+        sample=message.sample,
+    )
 
 
 def step_event(
@@ -84,10 +120,13 @@ def step_event(
         kv_bytes=None if lane is None else lane.kv_bytes_per_token * message.own_kv_tokens,
         kv_blocks_used=message.kv_blocks_used,
         kv_blocks_total=message.kv_blocks_total,
+        kv_blocks_cached=message.kv_blocks_cached,
+        kv_blocks_copied=message.kv_blocks_copied,
         kv_block_tokens=None if lane is None else lane.kv_block_tokens,
         running=message.running,
         waiting=message.waiting,
         steps_dropped=steps_dropped,
+        sample=message.sample,
     )
 
 
@@ -102,12 +141,17 @@ def token_event(message: Token) -> TokenEvent:
         itl_ms=finite(message.itl_ms),
         time_ms=message.time_ms,
         detokenize_ms=message.detokenize_ms,
+        top_logprobs=[
+            TopLogprob(id=token, piece=piece, logprob=finite(logprob))
+            for token, piece, logprob in message.top
+        ],
+        sample=message.sample,
     )
 
 
 def preempted_event(message: Preempted) -> PreemptedEvent:
     """The request lost its blocks and will be computed again."""
-    return PreemptedEvent(lost_tokens=message.lost_tokens)
+    return PreemptedEvent(lost_tokens=message.lost_tokens, sample=message.sample)
 
 
 def done_event(
@@ -123,6 +167,9 @@ def done_event(
             prompt_tokens=message.prompt_tokens,
             completion_tokens=message.completion_tokens,
             total_tokens=message.prompt_tokens + message.completion_tokens,
+            cached_tokens=message.cached_tokens,
+            drafted_tokens=message.drafted_tokens,
+            accepted_tokens=message.accepted_tokens,
         ),
         ttft_ms=finite(message.ttft_ms),
         predicted_ttft_ms=predicted_ttft_ms,
@@ -131,6 +178,8 @@ def done_event(
         tail=message.tail,
         text=message.text,
         steps_dropped=steps_dropped,
+        sample=message.sample,
+        samples_left=message.samples_left,
     )
 
 

@@ -129,6 +129,7 @@ def _facts(info: EngineInfo) -> Facts:
                 lane.kv_bytes_per_token,
             )
             for lane in info.lanes
+            if lane.name in NUMBER_FORMATS
         ),
     )
 

@@ -38,6 +38,7 @@ SCRIPT_TEXTS: dict[str, str | _Plural] = {
     # the line beside Run, and what a screen reader hears
     "status.connecting": _N("Connecting…"),
     "status.sending": _N("Sent. Waiting for the engine to take it in…"),
+    "status.opening": _N("Preparing the engine for {lane}: this is done once…"),
     "status.waiting": _P(
         "Waiting: {n} prompt is before yours.", "Waiting: {n} prompts are before yours."
     ),
@@ -61,6 +62,13 @@ SCRIPT_TEXTS: dict[str, str | _Plural] = {
     "done.error": _P("The engine failed after {n} token.", "The engine failed after {n} tokens."),
     "done.seed": _N("Seed {seed}, {dtype}, on the {device}."),
     "done.greedy": _N("Temperature 0 draws nothing, so no seed; {dtype}, on the {device}."),
+    "done.known": _P(
+        "{n} token of the prompt was found in the prefix cache.",
+        "{n} tokens of the prompt were found in the prefix cache.",
+    ),
+    "done.drafts": _P(
+        "{accepted} of {n} draft was accepted.", "{accepted} of {n} drafts were accepted."
+    ),
     "say.start": _N("Running."),
     "say.first": _N("First token after {time}."),
     "say.done": _N("{status} Median time between tokens: {itl}. The answer: {text}"),

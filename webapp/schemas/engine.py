@@ -8,9 +8,17 @@ from webapp.schemas.base import OutputModel
 
 
 class LaneDocument(OutputModel):
-    """One dtype in which the model can run, with a KV cache and a batch of its own."""
+    """One way in which the model runs, with a KV cache and a batch of its own: a format of
+    weights, a KV cache, prefix caching or not."""
 
-    dtype: str
+    name: str
+    dtype: str = Field(description="What is computed in: float32 or bfloat16.")
+    weights: str
+    kv_cache: str
+    prefix_cache: bool
+    weight_format: str = Field(description="The catalogue's name of the weights' format.")
+    kv_format: str = Field(description="The catalogue's name of the KV cache's format.")
+    on_demand: bool = Field(description="Opened for a request; closed when others need the room.")
     weight_bytes: int
     kv_bytes_per_token: int
     kv_blocks_total: int
@@ -34,6 +42,8 @@ class EngineInfoDocument(OutputModel):
     max_context: int
     max_running: int
     max_waiting: int
+    max_step_tokens: int
+    policy: str
     load_seconds: float
     has_chat_template: bool
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Literal
 
 from webapp.schemas.base import OutputModel
-from webapp.schemas.engine import EngineDocument
+from webapp.schemas.engine import EngineDocument, LaneDocument
 
 PROTOCOL = 1
 
@@ -36,23 +36,39 @@ class PongEvent(OutputModel):
     type: Literal["pong"] = "pong"
 
 
+class OpeningEvent(OutputModel):
+    type: Literal["opening"] = "opening"
+    lane: str
+
+
 class AcceptedEvent(OutputModel):
     type: Literal["accepted"] = "accepted"
     model: str
     device: str
     dtype: str
+    lane: LaneDocument
     prompt_tokens: int
     prompt_token_ids: list[int]
     prompt_pieces: list[str]
     max_tokens: int
     seed: int
     tokenize_ms: float
+    opening_ms: float
     notices: list[str]
 
 
 class QueuedEvent(OutputModel):
     type: Literal["queued"] = "queued"
     position: int
+    sample: int
+
+
+class StartedEvent(OutputModel):
+    type: Literal["started"] = "started"
+    waited_ms: float
+    cached_tokens: int
+    forked_tokens: int
+    sample: int
 
 
 class StepEvent(OutputModel):
@@ -78,10 +94,21 @@ class StepEvent(OutputModel):
     kv_bytes: int | None
     kv_blocks_used: int
     kv_blocks_total: int
+    kv_blocks_cached: int
+    kv_blocks_copied: int
     kv_block_tokens: int | None
     running: int
     waiting: int
     steps_dropped: int
+    sample: int
+
+
+class TopLogprob(OutputModel):
+    """One of the likeliest tokens at a position; ``logprob`` as in ``token``."""
+
+    id: int
+    piece: str
+    logprob: float | None
 
 
 class TokenEvent(OutputModel):
@@ -94,17 +121,31 @@ class TokenEvent(OutputModel):
     itl_ms: float | None
     time_ms: float
     detokenize_ms: float
+    top_logprobs: list[TopLogprob]
+    sample: int
+
+
+class DraftedEvent(OutputModel):
+    type: Literal["drafted"] = "drafted"
+    draft_token_ids: list[int]
+    draft_pieces: list[str]
+    accepted: int
+    sample: int
 
 
 class PreemptedEvent(OutputModel):
     type: Literal["preempted"] = "preempted"
     lost_tokens: int
+    sample: int
 
 
 class Usage(OutputModel):
     prompt_tokens: int
     completion_tokens: int
     total_tokens: int
+    cached_tokens: int
+    drafted_tokens: int
+    accepted_tokens: int
 
 
 class DoneEvent(OutputModel):
@@ -118,6 +159,8 @@ class DoneEvent(OutputModel):
     tail: str
     text: str
     steps_dropped: int
+    sample: int
+    samples_left: int
 
 
 class ErrorEvent(OutputModel):
@@ -130,10 +173,13 @@ class ErrorEvent(OutputModel):
 ServerEvent = (
     HelloEvent
     | PongEvent
+    | OpeningEvent
     | AcceptedEvent
     | QueuedEvent
+    | StartedEvent
     | StepEvent
     | TokenEvent
+    | DraftedEvent
     | PreemptedEvent
     | DoneEvent
     | ErrorEvent

@@ -9,6 +9,12 @@ from pydantic import AfterValidator, Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from engine.inference.messages import ChatTurn, Generate
+from engine.scheduling.speculation import (
+    MAX_DRAFT_TOKENS,
+    MAX_NGRAM,
+    SpeculationMethod,
+    SpeculationSettings,
+)
 from webapp.schemas.base import MAX_SAFE_INT, PlainText, StrictModel, check_bytes
 
 MAX_PROMPT_CHARS = 32_768
@@ -21,6 +27,11 @@ MAX_STOP_CHARS = 64
 MAX_STOP_IDS = 16
 MAX_TOKEN_ID = 2**31 - 1
 MAX_TEMPERATURE = 5.0
+MAX_SAMPLES = 8
+MAX_PENALTY = 10.0
+MAX_BIAS = 100.0
+MAX_BIASED_IDS = 300
+MAX_TOP_LOGPROBS = 20
 
 
 def _prompt_bytes(text: str) -> str:
@@ -37,12 +48,44 @@ PromptText = Annotated[
 StopString = Annotated[PlainText, Field(min_length=1, max_length=MAX_STOP_CHARS)]
 TokenId = Annotated[int, Field(ge=0, le=MAX_TOKEN_ID)]
 
+TokenIdText = Annotated[str, Field(pattern=r"^(0|[1-9][0-9]{0,9})$")]
+"""A token id as the key of a JSON object."""
+
+LaneName = Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[a-z0-9-]+$")]
+"""A weights format or a KV cache by the names of ``engine.inference.lane_settings``."""
+
 
 class ChatMessage(StrictModel):
     """One turn of a conversation."""
 
     role: Literal["system", "user", "assistant"]
     content: PromptText
+
+
+class SpeculationRequest(StrictModel):
+    """Drafts that one step verifies: from earlier in the text, or from the model's first layers."""
+
+    method: Literal["ngram", "early-exit"]
+    draft_tokens: Annotated[int, Field(ge=1, le=MAX_DRAFT_TOKENS)] = 4
+    exit_layer: Annotated[int, Field(ge=1, le=1024)] | None = None
+    max_ngram: Annotated[int, Field(ge=1, le=MAX_NGRAM)] = 4
+    min_ngram: Annotated[int, Field(ge=1, le=MAX_NGRAM)] = 1
+
+    @model_validator(mode="after")
+    def _order(self) -> Self:
+        if self.min_ngram > self.max_ngram:
+            raise PydanticCustomError("bad_combination", "min_ngram is larger than max_ngram.")
+        return self
+
+    def to_engine(self) -> SpeculationSettings:
+        """The engine's form of it."""
+        return SpeculationSettings(
+            SpeculationMethod(self.method),
+            self.draft_tokens,
+            self.exit_layer,
+            self.max_ngram,
+            self.min_ngram,
+        )
 
 
 class GenerateRequest(StrictModel):
@@ -63,6 +106,28 @@ class GenerateRequest(StrictModel):
     stop: Annotated[list[StopString], Field(max_length=MAX_STOP_STRINGS, default_factory=list)]
     stop_token_ids: Annotated[list[TokenId], Field(max_length=MAX_STOP_IDS, default_factory=list)]
     dtype: Literal["auto", "float32", "bfloat16"] = "auto"
+    weights: LaneName | None = None
+    kv_cache: LaneName = "paged"
+    prefix_cache: bool = False
+    speculation: SpeculationRequest | None = None
+    n: Annotated[int, Field(ge=1, le=MAX_SAMPLES)] = 1
+    repetition_penalty: Annotated[float, Field(ge=0.1, le=MAX_PENALTY)] = 1.0
+    presence_penalty: Annotated[float, Field(ge=-2.0, le=2.0)] = 0.0
+    frequency_penalty: Annotated[float, Field(ge=-2.0, le=2.0)] = 0.0
+    logit_bias: Annotated[
+        dict[TokenIdText, Annotated[float, Field(ge=-MAX_BIAS, le=MAX_BIAS)]],
+        Field(max_length=MAX_BIASED_IDS, default_factory=dict),
+    ]
+    top_logprobs: Annotated[int, Field(ge=0, le=MAX_TOP_LOGPROBS)] = 0
+    min_tokens: Annotated[int, Field(ge=0, le=MAX_TOKENS)] = 0
+    ignore_eos: bool = False
+    priority: Annotated[int, Field(ge=0, le=9)] = 5
+
+    @model_validator(mode="after")
+    def _one_format(self) -> Self:
+        if self.weights is not None and self.dtype not in ("auto", self.weights):
+            raise PydanticCustomError("bad_combination", "Send either dtype or weights.")
+        return self
 
     @model_validator(mode="after")
     def _one_source(self) -> Self:
@@ -104,7 +169,19 @@ class GenerateRequest(StrictModel):
             seed=self.seed,
             stop=tuple(self.stop),
             stop_token_ids=tuple(self.stop_token_ids),
-            dtype=self.dtype,
+            weights=self.weights or self.dtype,
+            kv_cache=self.kv_cache,
+            prefix_cache=self.prefix_cache,
+            speculation=None if self.speculation is None else self.speculation.to_engine(),
+            n=self.n,
+            repetition_penalty=self.repetition_penalty,
+            presence_penalty=self.presence_penalty,
+            frequency_penalty=self.frequency_penalty,
+            logit_bias=tuple((int(token), bias) for token, bias in self.logit_bias.items()),
+            top_logprobs=self.top_logprobs,
+            min_tokens=self.min_tokens,
+            ignore_eos=self.ignore_eos,
+            priority=self.priority,
             session_id=session_id,
         )
         return request, notices

@@ -9,7 +9,7 @@ import pytest
 from fastapi.testclient import TestClient
 from starlette.testclient import WebSocketTestSession
 
-from tests.webapp.fake_engine import FakeEngine
+from tests.webapp.fake_engine import INFO, FakeEngine
 from webapp.schemas.live_events import PROTOCOL
 
 URL = "ws://localhost/ws/generate"
@@ -64,7 +64,16 @@ def test_the_events_of_a_request(client: TestClient, engine: FakeEngine) -> None
     tokens = [event for event in events if event["type"] == "token"]
     assert "".join(token["text"] for token in tokens) + done["tail"] == done["text"] == "héllo"
     assert [token["id"] for token in tokens] == accepted["prompt_token_ids"]
-    assert done["usage"] == {"prompt_tokens": 5, "completion_tokens": 5, "total_tokens": 10}
+    assert done["usage"] == {
+        "prompt_tokens": 5,
+        "completion_tokens": 5,
+        "total_tokens": 10,
+        "cached_tokens": 0,
+        "drafted_tokens": 0,
+        "accepted_tokens": 0,
+    }
+    assert (done["sample"], done["samples_left"]) == (0, 0)
+    assert accepted["lane"]["name"] == "bfloat16"
     assert done["itl_ms"] == [1.0] * 4
     sent = engine.requests[0]
     assert (sent.temperature, sent.top_k, sent.top_p, sent.min_p) == (0.5, 3, 0.9, 0.1)
@@ -192,7 +201,7 @@ def test_an_engine_that_is_not_ready(client: TestClient, engine: FakeEngine) -> 
         events = run(socket, prompt="a")
         assert [event["code"] for event in events] == ["engine_unavailable"]
         assert client.get("/readyz").status_code == 503
-        engine.state = "ready"
+        engine.state, engine.info = "ready", INFO
         assert run(socket, prompt="a")[-1]["type"] == "done"
 
 
