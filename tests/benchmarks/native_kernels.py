@@ -32,7 +32,7 @@ FORMS = (
     Form("i8"),
     Form("i4", 32),
     Form("i4", 32, offsets=True),
-    Form("i4", 128, offsets=True),
+    Form("i4", 64, offsets=True),
 )
 ROWS = (1, 2, 4, 8, 16, 32, 64, 128, 512)
 THREADS = 2

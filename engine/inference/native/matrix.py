@@ -93,12 +93,17 @@ class MatrixPacker:
     def pack_quantized(self, weight: QuantizedTensor, bias_n: Tensor | None = None) -> NativeMatrix:
         """Quantised weights, without loss.
 
-        Raises ``ValueError`` for a group that is neither a whole row nor a multiple of 32, and for
-        scales or offsets that float16 cannot hold.
+        Raises ``ValueError`` for groups that are neither whole rows nor multiples of 32 that fill
+        them, and for scales or offsets that float16 cannot hold.
         """
         outputs, inputs = weight.shape
-        if weight.group_size != inputs and weight.group_size % CHUNK:
-            raise ValueError(f"groups of {weight.group_size}; they must be multiples of {CHUNK}")
+        if weight.group_size != inputs and (
+            weight.group_size % CHUNK or inputs % weight.group_size
+        ):
+            raise ValueError(
+                f"groups of {weight.group_size} in rows of {inputs}: they must be multiples of"
+                f" {CHUNK} and fill the rows"
+            )
         levels = weight.levels_oi.to(torch.int8).contiguous().numpy()
         scales = _half_floats(weight.scales_oq, "scales")
         offsets = None

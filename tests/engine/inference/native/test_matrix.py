@@ -190,5 +190,7 @@ def test_refuses_what_it_cannot_hold(native: CDLL) -> None:
     packer = MatrixPacker(native)
     with pytest.raises(ValueError, match="groups of 48"):
         packer.pack_quantized(QuantizedTensor(8, 48, levels, torch.ones(4, 2)))
+    with pytest.raises(ValueError, match="groups of 64 in rows of 96"):
+        packer.pack_quantized(QuantizedTensor(4, 64, levels, torch.ones(4, 1)))
     with pytest.raises(ValueError, match="scales"):
         packer.pack_quantized(QuantizedTensor(8, 96, levels, torch.full((4, 1), 0.1)))
