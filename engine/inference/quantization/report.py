@@ -86,6 +86,7 @@ def report_quality(
     num_tokens: int = DEFAULT_TOKENS,
     random_weights: bool = False,
     say: Say = lambda line: None,
+    lane_done: Callable[[LaneReport], None] = lambda report: None,
 ) -> QualityReport:
     """Judge every lane against the file's own weights in float32 with a plain cache.
 
@@ -111,6 +112,7 @@ def report_quality(
             lane = open_lane(checkpoint, weights, activations=activations, device=device)
             quality = judge.judge(logits_through_cache(lane.transformer, kv, longest=longest))
             reports.append(_lane_report(checkpoint, lane, (weights, kv), quality))
+            lane_done(reports[-1])
     return QualityReport(
         model=checkpoint.config.name,
         source_format=checkpoint.source_format,

@@ -1,0 +1,95 @@
+"""The page of the quality table, from its JSON document."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+_HEAD = (
+    "| weights | KV cache | bits a weight | MB | KL, nats | KL, 99th percentile | same top token "
+    "| perplexity | tokens/s |\n|---|---|---|---|---|---|---|---|---|"
+)
+_TEXTS_OF = (
+    "int8-channel-rtn",
+    "int4-g32-gptq",
+    "int4-g128-rtn",
+    "int4-g128-awq",
+    "int4-tensor-rtn",
+)
+
+
+def to_markdown(document: Mapping[str, Any]) -> str:
+    """Conditions, the table, texts side by side."""
+    lanes = document["lanes"]
+    parts = ["# What fewer bits cost", _conditions(document)]
+    parts.append("\n".join([_HEAD, *map(_row, lanes)]))
+    parts += _notes(lanes)
+    if "reference_samples" in document:
+        parts += _texts(document)
+    return "\n\n".join(parts) + "\n"
+
+
+def _conditions(document: Mapping[str, Any]) -> str:
+    lanes = document["lanes"]
+    reference = lanes[0]["quality"]["reference_perplexity"] if lanes else float("nan")
+    positions = lanes[0]["quality"]["num_positions"] if lanes else 0
+    return (
+        f"Measured on {document['date']} by `python -m tests.benchmarks.quality`: "
+        f"{document['model']} on {document['device_name']} ({document['device']}), Python "
+        f"{document['python']}, torch {document['torch']}, over {positions:,} positions of the "
+        "held-out text in windows of 512, activations in float32.\n\n"
+        f"**The weights were 4-bit before we began**: the file keeps most of them as "
+        f"{document['source_format']}. The reference is that file, expanded to float32 "
+        f"(perplexity {reference:.3f}); what the file had rounded away before is in no number "
+        "here, and 4-bit groups of 32 find the file's own levels again."
+    )
+
+
+def _row(lane: Mapping[str, Any]) -> str:
+    quality, speed = lane["quality"], lane["decode_tokens_per_s"]
+    cells = (
+        lane["weights"],
+        lane["kv"],
+        f"{lane['bits_per_weight']:.2f}",
+        f"{lane['weight_bytes'] / 1e6:.1f}",
+        f"{quality['mean_kl']:.5f}",
+        f"{quality['p99_kl']:.3f}",
+        f"{quality['top1_agreement']:.1%}",
+        f"{quality['perplexity']:.2f}",
+        "—" if speed is None else f"{speed:.1f}",
+    )
+    return f"| {' | '.join(cells)} |"
+
+
+def _notes(lanes: list[Mapping[str, Any]]) -> list[str]:
+    """AWQ and GPTQ against rounding to nearest at the same bits, in words made of the numbers."""
+    by_name = {
+        lane["weights"]: lane["quality"]["mean_kl"] for lane in lanes if lane["kv"] == "paged"
+    }
+    lines = []
+    for name, kl in by_name.items():
+        scheme, _, method = name.rpartition("-")
+        plain = by_name.get(f"{scheme}-rtn")
+        if method in ("awq", "gptq") and plain:
+            lines.append(f"- {scheme}: {method.upper()} {kl / plain:.2f} of it")
+    if not lines:
+        return []
+    return ["KL as a part of that of rounding to nearest with the same bits:", "\n".join(lines)]
+
+
+def _texts(document: Mapping[str, Any]) -> list[str]:
+    lanes = {lane["weights"]: lane for lane in document["lanes"] if lane["kv"] == "paged"}
+    parts = ["## Texts, each token the likeliest"]
+    for index, reference in enumerate(document["reference_samples"]):
+        lines = [f"**{reference['prompt']}**", "", f"- float32:{_quoted(reference['text'])}"]
+        lines += [
+            f"- {name}:{_quoted(lanes[name]['samples'][index]['text'])}"
+            for name in _TEXTS_OF
+            if name in lanes
+        ]
+        parts.append("\n".join(lines))
+    return parts
+
+
+def _quoted(text: str) -> str:
+    return f" `{text.replace('`', chr(39)).replace(chr(10), ' ⏎ ').strip()}`"
