@@ -60,7 +60,8 @@ class CalibratedQuantizer:
             yield from ((prefix + name, tensor) for name, tensor in done.items())
             weights.kept |= {prefix + name: _floats(tensor) for name, tensor in done.items()}
             streams = [model.layer(layer, x_tm) for x_tm in streams]
-        weights.keep(["final_norm", head_name(self._config)])
+        head_parts = ("final_norm", "final_norm_bias", head_name(self._config))
+        weights.keep(name for name in self._checkpoint.names if name in head_parts)
         for x_tm in streams:
             model.head(x_tm, tap)
         yield from self._head(weights.kept, tap.averages()[HEAD_POINT]).items()

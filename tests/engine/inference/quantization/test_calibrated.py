@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import chain
+from typing import Any
 
 import pytest
 import torch
 
-from engine.inference.lane_settings import parse_weights
+from engine.catalog.parts import Mlp, Norm
+from engine.inference.lane_settings import KVSettings, parse_weights
+from engine.inference.model.load import load_transformer
 from engine.inference.model.reference import ReferenceModel
 from engine.inference.quantization.awq import best_scale, divide_norm, fold, search_scales
 from engine.inference.quantization.calibration_text import (
@@ -19,15 +22,54 @@ from engine.inference.quantization.calibration_text import (
 )
 from engine.inference.quantization.gptq import gptq
 from engine.inference.quantization.grams import GramTap, output_error
+from engine.inference.quantization.lane import logits_through_cache
 from engine.inference.quantization.quantize import quantize
 from engine.inference.quantization.rtn import round_to_nearest
-from engine.inference.weights.checkpoint import stored_floats
+from engine.inference.weights.checkpoint import Checkpoint, stored_floats
 from engine.inference.weights.tiny import tiny_random_checkpoint
-from tests.engine.inference.runs_for_tests import random_ids
+from tests.engine.inference.runs_for_tests import CPU, random_ids
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
+FAMILIES = ["llama", "tied", "qwen", "gemma", "gpt2"]
+
 SCHEMES = ["int4-g32", "int4-g128", "int4-channel", "int4-tensor", "int8-channel"]
+
+
+def family_checkpoint(family: str) -> Checkpoint:
+    """A tiny random model of a shape like the family's."""
+    tiny = tiny_random_checkpoint(tied_embeddings=family not in ("llama", "qwen"))
+    fields: dict[str, Any] = {
+        "llama": {},
+        "tied": {},
+        "qwen": {"qkv_bias": True, "qk_norm": True},
+        "gemma": {
+            "mlp": Mlp.GEGLU,
+            "norm_offset": 1.0,
+            "post_norms": True,
+            "embedding_scale": 2.0,
+            "logit_softcap": 20.0,
+        },
+        "gpt2": {
+            "mlp": Mlp.GELU2,
+            "norm": Norm.LAYER,
+            "rope_theta": None,
+            "qkv_bias": True,
+            "all_biases": True,
+            "max_context": 64,
+        },
+    }[family]
+    config = replace(tiny.config, **fields)
+    generator = torch.Generator().manual_seed(8)
+    tensors = {
+        name: stored_floats((torch.randn(shape, generator=generator) * 0.1 + one_d(name)).numpy())
+        for name, shape in config.tensor_shapes().items()
+    }
+    return replace(tiny, config=config, tensors=tensors)
+
+
+def one_d(name: str) -> float:
+    return 0.5 if name.endswith("norm") else 0.0
 
 
 def inputs(width: int = 256, tokens: int = 2_048, seed: int = 0) -> torch.Tensor:
@@ -120,25 +162,26 @@ def test_the_scales_of_awq_are_never_worse_than_none(scheme: str) -> None:
         assert output_error(scaled - weight, g) < 0.8 * output_error(plain - weight, g)
 
 
-@pytest.mark.parametrize("tied", [False, True])
-def test_folding_leaves_the_function_as_it_is(tied: bool) -> None:
-    checkpoint = tiny_random_checkpoint(tied_embeddings=tied)
+@pytest.mark.parametrize("family", FAMILIES)
+def test_folding_leaves_the_function_as_it_is(family: str) -> None:
+    checkpoint = family_checkpoint(family)
     config = checkpoint.config
     torch.manual_seed(5)
     tensors = {name: torch.from_numpy(checkpoint.tensor(name)) for name in checkpoint.names}
     folded = dict(tensors)
-    kv_heads, dim = config.num_kv_heads, config.head_dim
     for layer in range(config.num_layers):
         prefix = f"layers.{layer}."
+        one_a_value = torch.rand(config.num_kv_heads, 1, config.head_dim) + 0.5
         scales = {
             "attn_in": torch.rand(64) + 0.5,
-            "mixed": (torch.rand(kv_heads, 1, dim) + 0.5).expand(-1, 2, -1).flatten(),
+            "mixed": one_a_value.expand(-1, config.queries_per_kv_head, -1).flatten(),
             "mlp_in": torch.rand(64) + 0.5,
-            "act": torch.rand(160) + 0.5,
         }
+        if config.mlp.gated:
+            scales["act"] = torch.rand(160) + 0.5
         inside = {n.removeprefix(prefix): t for n, t in tensors.items() if n.startswith(prefix)}
         folded |= {prefix + n: t for n, t in fold(inside, scales, config).items()}
-    if not tied:
+    if not config.tied_embeddings:
         scale = torch.rand(64) + 0.5
         folded["lm_head"] = folded["lm_head"] * scale
         divide_norm(folded, "final_norm", scale, config)
@@ -148,6 +191,20 @@ def test_folding_leaves_the_function_as_it_is(tied: bool) -> None:
     got = ReferenceModel(replace(checkpoint, tensors=stored)).logits(ids)
     torch.testing.assert_close(got, expected, rtol=1e-4, atol=1e-4)
     assert not torch.equal(folded["layers.0.v"], tensors["layers.0.v"])
+
+
+@pytest.mark.parametrize("method", ["rtn", "awq", "gptq"])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_every_family_computes_with_its_quantised_weights(family: str, method: str) -> None:
+    checkpoint = family_checkpoint(family)
+    weights = quantize(checkpoint, parse_weights(f"int8-g32-{method}"), calibration_tokens=400)
+    ids = random_ids(30, seed=7)
+    model = load_transformer(weights.checkpoint, torch.float32, CPU, matrices=weights.matrices)
+    got = logits_through_cache(model, KVSettings(), longest=30)(ids)
+    expected = ReferenceModel(weights.dequantized()).logits(ids)
+    torch.testing.assert_close(got, expected, rtol=1e-3, atol=1e-3)
+    whole = ReferenceModel(checkpoint).logits(ids)
+    assert (got - whole).square().mean() < 1e-3 * whole.square().mean()
 
 
 def test_query_heads_of_one_kv_head_share_their_scale() -> None:
