@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from engine.errors import InvalidRequest
+from engine.inference.model.config import ModelConfig
 
 MAX_ABLATIONS = 64
 
@@ -42,16 +43,23 @@ class Ablation:
             return self.kind.value
         return f"{self.kind}:{self.layer}" + ("" if self.head is None else f".{self.head}")
 
-    def check(self, num_layers: int, num_heads: int) -> None:
+    def check(self, config: ModelConfig) -> None:
         """Check against a model.
 
         Raises:
-            InvalidRequest: there is no such layer or head (field "ablations").
+            InvalidRequest: it has no such layer, head or rotation (field "ablations").
         """
-        if self.layer is not None and self.layer >= num_layers:
-            raise InvalidRequest(f"layers count from 0 to {num_layers - 1}", field="ablations")
-        if self.head is not None and self.head >= num_heads:
-            raise InvalidRequest(f"heads count from 0 to {num_heads - 1}", field="ablations")
+        field = "ablations"
+        layers, heads = config.num_layers, config.num_attention_heads
+        if self.layer is not None and self.layer >= layers:
+            raise InvalidRequest(f"layers count from 0 to {layers - 1}", field=field)
+        if self.head is not None and self.head >= heads:
+            raise InvalidRequest(f"heads count from 0 to {heads - 1}", field=field)
+        if self.kind is AblationKind.ROTATION and config.rope_theta is None:
+            raise InvalidRequest(
+                "this model turns no queries and keys: its positions are learned vectors",
+                field=field,
+            )
 
 
 _NAME = re.compile(

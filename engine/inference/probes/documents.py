@@ -181,9 +181,9 @@ class AttentionDetail(ProbeDocument):
 
     ``q`` and ``k`` come before and after rotation: ``q``, ``q_rotated`` ``[d]``, ``keys``,
     ``keys_rotated``, ``values`` ``[t, d]``. ``dots``: q · k of the rotated; ``scale``: what they
-    are multiplied by (the least-squares ratio of ``scaled`` to ``dots``); ``visible``: whether the
-    mask lets the query look there; ``weights``: softmax over what it sees; ``weighted``: each value
-    times its weight ``[t, d]``, and ``mixed`` their sum ``[d]``.
+    are multiplied by (the least-squares ratio of ``scaled`` to ``dots``, which a soft cap bends);
+    ``visible``: whether the mask lets the query look there; ``weights``: softmax over what it sees;
+    ``weighted``: each value times its weight ``[t, d]``, and ``mixed`` their sum ``[d]``.
     """
 
     kind: ClassVar[str] = "attention_detail"

@@ -72,7 +72,7 @@ class ProbeSession:
         if len(ablations) > MAX_ABLATIONS:
             raise InvalidRequest(f"give at most {MAX_ABLATIONS} ablations", field="ablations")
         for ablation in ablations:
-            ablation.check(config.num_layers, config.num_attention_heads)
+            ablation.check(config)
         self.model = model
         self.token_ids = tuple(token_ids)
         self.ablations = tuple(ablation.name for ablation in ablations)

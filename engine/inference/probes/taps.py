@@ -11,6 +11,9 @@ from engine.inference.model.config import ModelConfig
 from engine.inference.model.reference import Tap
 from engine.inference.probes.ablations import Ablation, AblationKind
 
+# So near to 1 a capped score can come in float32.
+_NEAREST = 1e-7
+
 
 def chain(*taps: Tap) -> Tap:
     """One tap after the other, each on what the one before it gave back."""
@@ -50,7 +53,7 @@ def _make(ablation: Ablation, config: ModelConfig) -> Tap:
         return _Undone({"q_rotated": "q", "k_rotated": "k"})
     if ablation.kind is AblationKind.MASK:
         return _Undone({"masked": "scores"})
-    return _Scaled((config.head_dim / config.hidden_size) ** 0.5)
+    return _Scaled(config.hidden_size**-0.5 / config.attention_scale, config.attention_softcap)
 
 
 class _Silenced:
@@ -83,10 +86,16 @@ class _Undone:
 
 
 class _Scaled:
-    """Scores times a factor, before the mask."""
+    """Scores times a factor, before their soft cap and the mask."""
 
-    def __init__(self, factor: float) -> None:
-        self._factor = factor
+    def __init__(self, factor: float, softcap: float | None) -> None:
+        self._factor, self._softcap = factor, softcap
 
     def __call__(self, point: str, layer: int, tensor: Tensor) -> Tensor:
-        return tensor * self._factor if point == "scores" else tensor
+        if point != "scores":
+            return tensor
+        if self._softcap is None:
+            return tensor * self._factor
+        # Scores come capped: c · tanh(x / c). In float64, which loses less of the large ones.
+        capped = (tensor.double() / self._softcap).clamp(-1 + _NEAREST, 1 - _NEAREST)
+        return (self._softcap * torch.tanh(torch.atanh(capped) * self._factor)).float()

@@ -140,6 +140,7 @@ def test_one_token_sees_itself() -> None:
 
 def test_angles_are_those_of_the_formula() -> None:
     config = probe_model().config
+    assert config.rope_theta is not None
     half = config.head_dim // 2
     long = ProbeSession(probe_model(), IDS * 9)
     for position in (0, 1, 5, 200):
