@@ -185,7 +185,7 @@ def _comparison(comparison: Comparison) -> str:
         return f"{said}\n             goes on: {continuation.text!r}"
 
     return (
-        f"without {', '.join(comparison.ablations)}: KL {mean:.3f} nats (mean over positions), "
+        f"ablation {', '.join(comparison.ablations)}: KL {mean:.3f} nats (mean over positions), "
         f"same likeliest token at {comparison.same_top:.0%} of positions\n"
         f"  as it is:  {side(comparison.as_it_is)}\n"
         f"  ablated:   {side(comparison.ablated)}"

@@ -43,7 +43,7 @@ def test_json_holds_the_documents() -> None:
 def test_people_read_what_was_measured() -> None:
     text = _run("--position", "2", "--ablate", "head:0.1", "--max-tokens", "3")
     assert text.startswith("measured on tiny-random (random weights: its answers are noise)")
-    assert "without head:0.1: KL " in text
+    assert "ablation head:0.1: KL " in text
     assert "token 2 " in text
     weights = [float(share) for share in re.findall(r"^ +([\d.]+)%  +\d", text, re.MULTILINE)]
     assert weights == sorted(weights, reverse=True)
