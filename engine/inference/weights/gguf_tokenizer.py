@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import numpy as np
-from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
+from tokenizers import (
+    AddedToken,
+    Regex,
+    Tokenizer,
+    decoders,
+    models,
+    normalizers,
+    pre_tokenizers,
+)
 
 from engine.errors import FileFormatError, UnsupportedModel
 from engine.inference import tokenizer as ours
@@ -32,6 +40,13 @@ _NAMED_TOKENS = {
 }
 
 
+# How Qwen2 and Qwen3 cut text (the pattern in their published tokenizer.json).
+_QWEN2_PATTERN = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}"
+    r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
+
+
 def _pre_tokenizer(name: str) -> pre_tokenizers.PreTokenizer:
     """How text is cut before merging, by the name that llama.cpp gives the rule."""
     byte_level = pre_tokenizers.ByteLevel(add_prefix_space=False)
@@ -40,6 +55,10 @@ def _pre_tokenizer(name: str) -> pre_tokenizers.PreTokenizer:
     if name == "smollm":
         digits = pre_tokenizers.Digits(individual_digits=True)
         return pre_tokenizers.Sequence([digits, byte_level])
+    if name == "qwen2":
+        cut = pre_tokenizers.Split(Regex(_QWEN2_PATTERN), behavior="isolated")
+        bytes_only = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+        return pre_tokenizers.Sequence([cut, bytes_only])
     raise UnsupportedModel("tokenizer.ggml.pre names a way to cut text that is not known here")
 
 
@@ -63,6 +82,8 @@ def gguf_tokenizer(metadata: Mapping[str, MetadataValue]) -> ours.Tokenizer:
     except Exception as error:  # the library raises bare Exceptions, for merges out of vocabulary
         raise FileFormatError("tokenizer.ggml.merges do not fit tokenizer.ggml.tokens") from error
     backend.pre_tokenizer = _pre_tokenizer(str(pre))
+    if pre == "qwen2":
+        backend.normalizer = normalizers.NFC()
     backend.decoder = decoders.ByteLevel()
     template = chat_template(metadata)
     # A marker that the template writes is a control token, whatever kind the file gives it.

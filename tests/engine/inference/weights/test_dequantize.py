@@ -83,8 +83,8 @@ def test_any_bytes_give_numbers_without_a_warning(storage):
 
 def test_without_the_package_the_error_names_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "gguf", None)
-    q4_k = BY_NAME["Q4_K"]
-    with pytest.raises(UnsupportedModel, match="Q4_K need the package 'gguf'"):
-        dequantize(np.zeros(q4_k.block_bytes, np.uint8), q4_k, (256,))
+    q5_k = BY_NAME["Q5_K"]
+    with pytest.raises(UnsupportedModel, match="Q5_K need the package 'gguf'"):
+        dequantize(np.zeros(q5_k.block_bytes, np.uint8), q5_k, (256,))
     q4_1 = BY_NAME["Q4_1"]
     assert dequantize(np.zeros(20, np.uint8), q4_1, (32,)).tolist() == [0.0] * 32
