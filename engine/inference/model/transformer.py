@@ -107,7 +107,6 @@ class Transformer:
         self.rotary = rotary
         self.dtype = dtype
         self.device = weights.embed.storage.device
-        self.rotary = rotary
         self.max_positions = max_positions
         self._activation = ACTIVATIONS[config.mlp]
         self._heads = (

@@ -7,7 +7,7 @@ from typing import Any
 
 from engine.inference.native.matrix import PackedMatrixStruct, declare
 
-KV_KINDS = {"float32": 0, "bfloat16": 1}
+KV_KINDS = {"float32": 0, "bfloat16": 1, "int8": 2, "int4": 3}
 """Formats of a KV cache that native attention reads and writes."""
 
 TABLE_KINDS = {"float32": 0, "bfloat16": 1}
@@ -23,7 +23,9 @@ class LayerSpec(ctypes.Structure):
 
     _fields_: _Fields = (
         *((name, PackedMatrixStruct) for name in ("qkv", "o", "gate_up", "down")),
-        *((name, _pointer) for name in ("attn_norm", "mlp_norm", "q_norm", "k_norm", "kv")),
+        *((name, _pointer) for name in ("attn_norm", "mlp_norm", "q_norm", "k_norm")),
+        ("kv", _pointer),
+        ("kv_scales", _pointer),
         ("scale", ctypes.c_float),
         ("softcap", ctypes.c_float),
         ("window", _int),
@@ -42,8 +44,8 @@ class ModelSpec(ctypes.Structure):
         *((name, _int) for name in ("num_layers", "hidden", "num_heads", "num_kv_heads")),
         *((name, _int) for name in ("head_dim", "intermediate", "num_tokens", "num_holes")),
         *((name, _int) for name in ("embed_kind", "kv_kind", "block_size", "sinks")),
+        ("num_slots", _int),
         ("norm_eps", ctypes.c_float),
-        ("reserved", _int),
     )
 
 

@@ -51,15 +51,13 @@ def unsupported(transformer: Transformer, cache: KVCache) -> str | None:
 
 
 def _part_that_is_not_run(config: ModelConfig) -> str | None:
-    """What the model has beyond RMSNorm, one rotary embedding, biases, windows and SwiGLU."""
+    """What the model has beyond the parts of Llama, Mistral, Qwen2 and Qwen3."""
     parts = {
         "LayerNorm": config.norm is not NormKind.RMS,
         f"an MLP of the kind {config.mlp.value}": config.mlp is not Mlp.SWIGLU,
         "learned positions": config.rope_theta is None,
         "two rotary embeddings": config.local_rope_theta is not None,
-        "norms of queries and keys": config.qk_norm,
         "norms behind attention and MLP": config.post_norms,
-        "capped scores": config.attention_softcap is not None,
         "capped logits": config.logit_softcap is not None,
         "scaled embeddings": config.embedding_scale != 1,
     }
@@ -80,13 +78,20 @@ def native_weights(
     """
     config, weights = transformer.config, transformer.weights
     made = NativeWeights(ModelSpec())
-    packer = _Packer(MatrixPacker(library), made, bfloat16=transformer.dtype is torch.bfloat16)
+    packer = _Packer(
+        MatrixPacker(library),
+        made,
+        bfloat16=transformer.dtype is torch.bfloat16,
+        num_heads=config.num_attention_heads,
+    )
     view = cache.native_view()
     layers = (LayerSpec * config.num_layers)()
     for index, layer in enumerate(weights.layers):
         packer.fill(layers[index], layer)
         layers[index].kv = view.data[index]
+        layers[index].kv_scales = view.scales[index] if view.scales else None
         layers[index].scale = layer.attention.scale
+        layers[index].softcap = layer.attention.softcap or 0.0
         windows = [window for window in (layer.attention.window, cache.window) if window]
         layers[index].window = min(windows, default=0)
     embed, plain = weights.embed.storage, isinstance(weights.embed, PlainEmbedding)
@@ -114,16 +119,20 @@ def native_weights(
         kv_kind=KV_KINDS[view.format],
         block_size=cache.block_size,
         sinks=cache.sinks,
+        num_slots=view.num_slots,
         norm_eps=config.norm_eps,
     )
     return made
 
 
 class _Packer:
-    def __init__(self, packer: MatrixPacker, made: NativeWeights, *, bfloat16: bool) -> None:
+    def __init__(
+        self, packer: MatrixPacker, made: NativeWeights, *, bfloat16: bool, num_heads: int
+    ) -> None:
         self._packer = packer
         self._made = made
         self._bfloat16 = bfloat16
+        self._num_heads = num_heads
 
     def fill(self, spec: LayerSpec, layer: Layer) -> None:
         spec.attn_norm = self.norm(layer.attn_norm)
@@ -132,6 +141,11 @@ class _Packer:
         spec.mlp_norm = self.norm(layer.mlp_norm)
         spec.gate_up = self.matrix(layer.gate_up)
         spec.down = self.matrix(layer.down)
+        if layer.qk_norm is not None:
+            # One row for each head; those of all query heads are the same, and of all key heads.
+            heads = layer.qk_norm.weight_d
+            spec.q_norm = self.norm(layer.qk_norm)
+            spec.k_norm = heads[self._num_heads].data_ptr()
 
     def norm(self, norm: Norm) -> int:
         if not isinstance(norm, RMSNorm):

@@ -123,16 +123,20 @@ void Attention::write_new(const LayerSpec& layer, const float* qkv, const float*
     const int end = start + step_->first_rows[b + 1] - first_row;
     const int from = std::max(start, unit.range * kRange);
     const int to = std::min(end, (unit.range + 1) * kRange);
-    alignas(64) float key[kMaxHeadDim];
+    alignas(64) float key[kMaxHeadDim], value[kMaxHeadDim];
     for (int position = from; position < to; ++position) {
         const size_t row = first_row + position - start;
         const float* heads = qkv + row * width + size_t(model_.num_heads + unit.head) * dim;
         std::copy(heads, heads + dim, key);
         if (layer.k_norm != nullptr) normalise_head(key, layer.k_norm, dim, model_.norm_eps);
         rotate_head(key, turns + row * 2 * dim, dim);
+        const float* of_value = heads + size_t(model_.num_kv_heads) * dim;
+        std::copy(of_value, of_value + dim, value);
+        change_basis(model_, key);
+        change_basis(model_, value);
         const int at = slot(b, position);
         kv.write(KEYS, unit.head, at, key);
-        kv.write(VALUES, unit.head, at, heads + size_t(model_.num_kv_heads) * dim);
+        kv.write(VALUES, unit.head, at, value);
     }
 }
 
@@ -149,6 +153,7 @@ void Attention::rotate_queries(const LayerSpec& layer, const float* qkv, const f
             if (layer.q_norm != nullptr)
                 normalise_head(queries, layer.q_norm, dim, model_.norm_eps);
             rotate_head(queries, turns + size_t(row) * 2 * dim, dim);
+            change_basis(model_, queries);
             for (int i = 0; i < dim; i += kLanes)
                 store(queries + i, load(queries + i) * layer.scale);
         }
@@ -222,6 +227,7 @@ void Attention::finish(const Unit& unit, const Scratch& scratch, float* mixed) {
             float* to = place(unit, row, mixed);
             for (int i = 0; i < dim; i += kLanes)
                 store(to + i, load(&scratch.mixed[size_t(row) * dim + i]) / total);
+            change_basis(model_, to);
         }
         return;
     }
@@ -257,6 +263,7 @@ void Attention::merge(const Unit& unit, int rows, float* mixed) {
                 store(to + i, load(to + i) + load(partial + i) * factor);
         }
         for (int i = 0; i < dim; i += kLanes) store(to + i, load(to + i) / total);
+        change_basis(model_, to);
     }
 }
 

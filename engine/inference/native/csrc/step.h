@@ -12,7 +12,7 @@
 namespace firsttoken {
 
 // How the KV cache stores its numbers.
-enum KVKind : int32_t { KV_F32 = 0, KV_BF16 = 1 };
+enum KVKind : int32_t { KV_F32 = 0, KV_BF16 = 1, KV_INT8 = 2, KV_INT4 = 3 };
 
 // How the embedding table stores its numbers.
 enum TableKind : int32_t { TABLE_F32 = 0, TABLE_BF16 = 1 };
@@ -24,6 +24,7 @@ struct LayerSpec {
     const float* q_norm;     // [d], or null: none
     const float* k_norm;     // [d], or null: none
     char* kv;                // number 0 of the key of head 0 in slot 0
+    uint16_t* kv_scales;     // float16 [2, h, s], or null: none
     float scale;             // of the scores
     float softcap;           // cap * tanh(score / cap); 0: none
     int32_t window;          // positions that a token sees, itself included; 0: all before it
@@ -44,8 +45,8 @@ struct ModelSpec {
     int32_t num_holes;
     int32_t embed_kind, kv_kind, block_size;
     int32_t sinks;  // first positions that stay visible beyond a window
+    int32_t num_slots;
     float norm_eps;
-    int32_t reserved;
 };
 
 struct StepSpec {
