@@ -12,7 +12,7 @@ export VENV
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help install install-test run test check format bench calibrate lock clean
+.PHONY: help install install-test install-bench run test check format bench calibrate lock clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "%-14s %s\n", $$1, $$2}' Makefile
@@ -40,8 +40,12 @@ format: install-test ## format and fix what can be fixed
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-bench: install-test ## tokens per second beside transformers and this machine's roofline
+install-bench: ## build llama.cpp as a further peer of `make bench`: some minutes, once
+	@.ci/install-bench
+
+bench: install-test ## tokens per second beside transformers, llama.cpp and the roofline; what pays
 	$(BIN)/python -m tests.benchmarks
+	$(BIN)/python -m tests.benchmarks.pays
 
 calibrate: install ## measure this machine's bandwidth and FLOP/s
 	$(BIN)/python -m engine calibrate

@@ -7,18 +7,18 @@ import json
 import sys
 from pathlib import Path
 
-from engine.inference.device import DTYPES
 from tests.benchmarks.runner import Bench
 from tests.benchmarks.workload import FULL, QUICK
 
 HEADING = "# Benchmark results\n\n"
+LANES = ("float32", "bfloat16", "int8-g32-rtn", "int4-g32-rtn", "file")
 
 
 def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks", description=__doc__)
     parser.add_argument("--model", default="auto", help="auto, tiny, a GGUF file or a folder")
     parser.add_argument("--device", default="auto", help="auto, cpu or cuda")
-    parser.add_argument("--dtype", choices=sorted(DTYPES), action="append", help="default: both")
+    parser.add_argument("--lane", action="append", help="such as int4-g32-rtn; default: five")
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--quick", action="store_true", help="short workloads, to try it out")
     parser.add_argument(
@@ -29,7 +29,7 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
 
 def main(arguments: list[str] | None = None) -> None:
     options = parse(arguments)
-    bench = Bench(options.model, options.device, options.dtype or ["float32", "bfloat16"])
+    bench = Bench(options.model, options.device, options.lane or LANES)
     report = bench.run(
         QUICK if options.quick else FULL,
         options.repeats,

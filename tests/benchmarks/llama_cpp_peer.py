@@ -21,7 +21,7 @@ from engine.catalog.this_machine import state_dir
 from tests.benchmarks.workload import Timing, Workload
 
 FILE_TYPES = {"BF16": 32, "Q8_0": 7, "Q4_0": 2, "Q4_1": 3}
-"""llama.cpp's numbers of the formats that it is compared in (``llama_ftype`` in its ``llama.h``)."""
+"""llama.cpp's numbers of the formats compared here (``llama_ftype`` in its ``llama.h``)."""
 
 _LARGEST_BATCH = 2_048
 _SPARE_TOKENS = 16

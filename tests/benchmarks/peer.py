@@ -53,6 +53,11 @@ class TransformersPeer:
         self._model: torch.nn.Module = model.eval()
         torch.nn.Module.to(self._model, device=device, dtype=dtype)
 
+    @property
+    def weight_bytes(self) -> int:
+        """Bytes of all weights; a tied table counts once."""
+        return sum(parameter.nbytes for parameter in self._model.parameters())
+
     @torch.inference_mode()
     def run(self, workload: Workload) -> Timing:
         """Run one workload; a decode's prefill is not timed."""

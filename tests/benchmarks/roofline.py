@@ -8,10 +8,9 @@ from collections.abc import Sequence
 from engine.catalog.hardware import HardwareSpec
 from engine.catalog.models import ModelSpec
 from engine.catalog.this_machine import Calibration
+from engine.inference.messages import LaneInfo
 from engine.simulator.step_cost import StepCostModel
 from tests.benchmarks.workload import Workload
-
-FORMATS = {"float32": "fp32", "bfloat16": "bf16"}
 
 
 def hardware_of(calibrations: Sequence[Calibration]) -> HardwareSpec:
@@ -33,9 +32,15 @@ def hardware_of(calibrations: Sequence[Calibration]) -> HardwareSpec:
 
 
 def roofline_rate(
-    workload: Workload, model: ModelSpec, hardware: HardwareSpec, dtype: str
+    workload: Workload, model: ModelSpec, hardware: HardwareSpec, lane: LaneInfo
 ) -> float:
     """Tokens per second of a workload if every step took its roofline time."""
-    number_format = FORMATS[dtype]
-    costs = StepCostModel(model, hardware, weights=number_format, kv=number_format)
+    activations = {"float32": "fp32", "bfloat16": "bf16"}[lane.dtype]
+    costs = StepCostModel(
+        model,
+        hardware,
+        weights=lane.weight_format,
+        kv=lane.kv_format,
+        activations=activations,
+    )
     return workload.tokens / sum(costs.cost(shapes).time for shapes in workload.steps())

@@ -83,10 +83,11 @@ class Throughput:
 
 
 FULL = (
-    Workload(batch=1, prompt_tokens=128, new_tokens=64),
+    Workload(batch=1, prompt_tokens=128, new_tokens=128),
     Workload(batch=8, prompt_tokens=128, new_tokens=32),
     Workload(batch=32, prompt_tokens=128, new_tokens=32),
     Workload(batch=1, prompt_tokens=512),
+    Workload(batch=1, prompt_tokens=2048),
 )
 QUICK = (
     Workload(batch=1, prompt_tokens=8, new_tokens=4),
