@@ -8,6 +8,7 @@ are left out.
 from __future__ import annotations
 
 import ctypes
+import importlib
 import importlib.util
 import time
 from importlib.metadata import version
@@ -35,9 +36,7 @@ def llama_cpp_version() -> str | None:
 
 
 def _library() -> ModuleType:
-    import llama_cpp
-
-    return llama_cpp
+    return importlib.import_module("llama_cpp")
 
 
 def quantized_file(source: Path, file_type: str) -> Path:
