@@ -234,13 +234,16 @@ class SchedulingLoop:
         # Counted before anybody gives a block back.
         used, cached = pool.num_used, pool.num_cached
         sampled = self.scheduler.commit(plan, result)
+        ran = _as_they_ran(plan, result)
         self.emit(
             StepCompleted(
                 time=start,
                 step=plan.step,
                 duration=duration,
                 phase=plan.phase,
-                sequences=tuple([_as_it_ran(sequence, result) for sequence in plan.sequences]),
+                sequences=tuple(
+                    [SequenceStep(s.request_id, s.phase, s.shape, len(s.block_table)) for s in ran]
+                ),
                 stages=result.stages,
                 kv_blocks_used=used,
                 kv_blocks_total=pool.num_usable,
@@ -250,15 +253,16 @@ class SchedulingLoop:
                 kv_blocks_copied=len(plan.copies),
             )
         )
-        drafts = {s.request_id: s.drafts for s in plan.sequences if s.num_drafts}
-        drafts.update(result.drafts)
+        drafts = {s.request_id: tuple(s.drafts) for s in ran if s.num_drafts}
+        stays = self.scheduler.limits.keep_computed
         ended: list[tuple[Request, FinishReason]] = []
         for request, samples in sampled:
-            proposed = tuple(drafts.get(request.request_id, ()))
+            proposed = drafts.get(request.request_id)
             if proposed:
                 self.emit(DraftsVerified(end, request.request_id, proposed, len(samples) - 1))
             reason = self._book_tokens(request, samples, end)
-            self.scheduler.settle(request)
+            if result.drafts or proposed or not stays:
+                self.scheduler.settle(request)
             if reason is not None:
                 ended.append((request, reason))
         for request, reason in ended:
@@ -272,14 +276,16 @@ class SchedulingLoop:
 
         Whoever is told a token may finish the request for it; then the rest is dropped, too.
         """
-        for sample in samples:
+        after_draft = False
+        for request_id, token_id, logprob, top in samples:
             if request.state is RequestState.FINISHED:
                 break
-            reason = self.scheduler.append(request, sample.token_id)
+            reason = self.scheduler.append(request, token_id, after_draft=after_draft)
             index = len(request.output_token_ids) - 1
-            self.emit(TokenProduced(time, request.request_id, index, *sample[1:]))
+            self.emit(TokenProduced(time, request_id, index, token_id, logprob, top))
             if reason is not None:
                 return reason
+            after_draft = True
         return None
 
     def _tell_finished(self, request: Request) -> None:
@@ -300,8 +306,14 @@ class SchedulingLoop:
         )
 
 
-def _as_it_ran(sequence: ScheduledSequence, result: StepResult) -> SequenceStep:
-    """What is told of a sequence; an executor that drafts by itself may draft fewer than it may."""
-    drafted = result.drafts.get(sequence.request_id)
-    ran = sequence if drafted is None else sequence.with_drafts(drafted)
-    return SequenceStep(ran.request_id, ran.phase, ran.shape, len(sequence.block_table))
+def _as_they_ran(plan: StepPlan, result: StepResult) -> Sequence[ScheduledSequence]:
+    """The sequences with the drafts that were made: an executor may make fewer than it may."""
+    drafts = result.drafts
+    if not drafts:
+        return plan.sequences
+    return [
+        sequence.with_drafts(drafts[sequence.request_id])
+        if sequence.request_id in drafts
+        else sequence
+        for sequence in plan.sequences
+    ]

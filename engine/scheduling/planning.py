@@ -49,11 +49,12 @@ class Planning:
                 request.known_slice(start, end),
                 request.block_table,
                 end == request.num_known_tokens,
-                prompt_token_ids=request.prompt_token_ids,
-                output_token_ids=request.output_token_ids,
-                masked_until=request.masked_until,
-                masked_ids=request.stop_token_ids,
-                speculation=request.speculation,
+                0,
+                request.prompt_token_ids,
+                request.output_token_ids,
+                0 if request.ignore_eos else request.min_tokens,
+                request.stop_token_ids,
+                request.speculation,
             )
         )
 

@@ -90,16 +90,11 @@ class Request:
         """Positions that could be taken over from ``forked_from``: one is left to compute."""
         return min(self.num_common_tokens, self.num_known_tokens - 1)
 
-    @property
-    def masked_until(self) -> int:
-        """Output tokens before which stop tokens must not be sampled."""
-        return 0 if self.ignore_eos else self.min_tokens
-
     def end(self) -> FinishReason | None:
         """Why the output, as it is, is complete; None if it is not."""
         output = self.output_token_ids
-        may_stop = len(output) > self.min_tokens and not self.ignore_eos
-        if may_stop and output[-1] in self.stop_token_ids:
+        stops = output[-1] in self.stop_token_ids
+        if stops and len(output) > self.min_tokens and not self.ignore_eos:
             return FinishReason.STOP
         return FinishReason.LENGTH if len(output) >= self.max_tokens else None
 

@@ -171,12 +171,14 @@ class Scheduler(LiveRequests):
         """Book the positions of known tokens that a step has computed.
 
         Returns the requests that sampled, in the order of the plan, with their samples. Each sample
-        has still to be booked by ``append``, until one ends the request, and then the request by
-        ``settle``.
+        has still to be booked by ``append``, until one ends the request; and then, where drafts ran
+        or the cache is off, the request by ``settle``.
         """
-        samples: dict[str, list[Sample]] = {}
+        samples: dict[str, tuple[Sample, ...]] = {}
         for sample in result.samples:
-            samples.setdefault(sample.request_id, []).append(sample)
+            before = samples.get(sample.request_id)
+            samples[sample.request_id] = (sample,) if before is None else (*before, sample)
+        caches = self.limits.keep_computed and self.pool.prefix_cache is not None
         sampled: list[tuple[Request, tuple[Sample, ...]]] = []
         for sequence in plan.sequences:
             request = self._requests.get(sequence.request_id)
@@ -184,19 +186,21 @@ class Scheduler(LiveRequests):
                 continue
             request.num_computed_tokens += len(sequence.token_ids) - sequence.num_drafts
             if sequence.samples:
-                if self.limits.keep_computed:
+                if caches:
                     keep_full_blocks(request, self.pool)
-                sampled.append((request, tuple(samples[sequence.request_id])))
+                sampled.append((request, samples[sequence.request_id]))
         return sampled
 
-    def append(self, request: Request, token_id: int) -> FinishReason | None:
+    def append(
+        self, request: Request, token_id: int, *, after_draft: bool = False
+    ) -> FinishReason | None:
         """Book a token that a request sampled; why it ends with it, if it does.
 
-        It goes on running until it is finished by ``finish``. A second token of one step means that
-        the first was an accepted draft: its position has been computed too.
+        It goes on running until it is finished by ``finish``. ``after_draft``: the token before it
+        is a draft that was accepted in this step, so its position has been computed too.
         """
-        known = request.num_known_tokens
-        if request.state is RequestState.RUNNING and request.num_computed_tokens < known:
+        if after_draft and request.state is RequestState.RUNNING:
+            known = request.num_known_tokens
             charge(request, request.num_computed_tokens, known, self.policy)
             request.num_computed_tokens = known
         request.output_token_ids.append(token_id)

@@ -80,6 +80,19 @@ def test_prefix_hits_give_the_tokens_of_an_empty_cache(length: int) -> None:
     assert hits == [0] + [length // 16 * 16] * 3
 
 
+def test_a_hash_that_is_always_the_same_hands_nobody_anothers_blocks() -> None:
+    """Only a block with the wanted tokens, after the wanted block, is a hit."""
+    run = Run(tiny_executor(), prefix_cache=PrefixCache(lambda _previous, _tokens: 0))
+    prompts = [random_ids(40, seed=seed) for seed in (1, 2, 1)]
+    for number, prompt in enumerate(prompts):
+        run.add(f"r{number}", prompt, 20)
+        run.finish()
+        assert run.tokens(f"r{number}") == alone(tiny_executor(), prompt, 20)
+    hits = [e.cached_tokens for e in run.events if isinstance(e, RequestStarted)]
+    # One block can be kept for one hash: the first prompt's first.
+    assert hits == [0, 0, 16]
+
+
 @pytest.mark.parametrize("seed", range(10))
 def test_random_mixes_of_samples_hits_forks_chunks_and_preemptions(seed: int) -> None:
     """On a cache too small for all of them, with a prefix cache that also collides."""
