@@ -47,7 +47,7 @@ FAMILIES: dict[str, tuple[str, dict[str, Any]]] = {
             "max_window_layers": 0,
         },
     ),
-    "qwen3": ("Qwen3", {"rope_parameters": _ROPE, "head_dim": 24, "tie_word_embeddings": True}),
+    "qwen3": ("Qwen3", {"rope_parameters": _ROPE, "head_dim": 32, "tie_word_embeddings": True}),
     "gemma2": (
         "Gemma2",
         {

@@ -136,7 +136,7 @@ def test_bfloat16_stays_close(case: Case) -> None:
     assert float((p.exp() * (p - q)).sum()) < 0.02
 
 
-NATIVE = {"llama", "smollm2", "mistral", "mistral-global", "qwen2", "qwen2-window"}
+NATIVE = {"llama", "smollm2", "mistral", "mistral-global", "qwen2", "qwen2-window", "qwen3"}
 
 
 def test_native_steps_equal_transformers_or_say_what_they_lack(case: Case) -> None:
