@@ -12,7 +12,7 @@ export VENV
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help install install-test install-bench run test check format bench calibrate lock clean
+.PHONY: help install install-test install-bench run test check format bench calibrate validate lock clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "%-14s %s\n", $$1, $$2}' Makefile
@@ -49,6 +49,9 @@ bench: install-test ## tokens per second beside transformers, llama.cpp and the 
 
 calibrate: install ## measure this machine's bandwidth and FLOP/s
 	$(BIN)/python -m engine calibrate
+
+validate: install ## score the simulator against published measurements
+	$(BIN)/python -m engine.simulator.validation
 
 lock: ## resolve the dependencies again and write the lock files
 	@.ci/lock

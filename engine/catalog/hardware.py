@@ -13,7 +13,7 @@ from engine.catalog.this_machine import THIS_MACHINE_ID, this_machine, this_mach
 from engine.catalog.units import GB
 from engine.errors import FileFormatError, UnknownName
 
-__all__ = ["HardwareSpec", "all_hardware", "get_hardware", "published_hardware"]
+__all__ = ["HardwareSpec", "all_hardware", "get_hardware", "published_hardware", "read_device"]
 
 _TERA = 10**12
 
@@ -29,7 +29,7 @@ def published_hardware() -> tuple[HardwareSpec, ...]:
     for file in read_catalogue("hardware"):
         vendor, category = file.text("vendor"), file.text("category")
         for entry in file.tables("devices"):
-            spec = _read_device(entry, vendor, category)
+            spec = read_device(entry, vendor, category)
             if spec.id in devices:
                 raise FileFormatError(f"device {spec.id} occurs twice", field="id")
             devices[spec.id] = spec
@@ -70,7 +70,12 @@ def get_hardware(hardware_id: str) -> HardwareSpec:
     return spec
 
 
-def _read_device(entry: Table, vendor: str, category: str) -> HardwareSpec:
+def read_device(entry: Table, vendor: str, category: str) -> HardwareSpec:
+    """The device of one entry.
+
+    Raises:
+        FileFormatError: a field is missing, mistyped or unknown.
+    """
     accumulate = "fp16_accumulate_tflops"
     spec = HardwareSpec(
         id=entry.text("id"),

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from engine.scheduling.plan import Sample, ScheduledSequence, SequenceShape, StepPlan, StepResult
 from engine.scheduling.speculation import TO_DRAFT
-from engine.simulator.step_cost import StepCostModel
+from engine.simulator.cost_model import CostModel
 
 SIMULATED_TOKEN_ID = 0
 """The id of every token a simulation "samples": only how many there are has a meaning."""
@@ -50,10 +50,10 @@ class RooflineExecutor:
 
     def __init__(
         self,
-        cost_model: StepCostModel,
+        cost_model: CostModel,
         *,
         acceptance: DraftAcceptance | None = None,
-        draft_cost_model: StepCostModel | None = None,
+        draft_cost_model: CostModel | None = None,
     ) -> None:
         self.cost_model = cost_model
         self._acceptance = acceptance or DraftAcceptance(0.0)

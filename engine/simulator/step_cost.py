@@ -124,7 +124,10 @@ class StepCostModel:
 
     def cost(self, shapes: Sequence[SequenceShape]) -> StepCost:
         """The cost of one step over a batch of at least one sequence."""
-        shape = self.step.measure(shapes)
+        return self.cost_of(self.step.measure(shapes))
+
+    def cost_of(self, shape: StepShape) -> StepCost:
+        """The cost of a step of that shape."""
         linear = self._linear(shape.tokens, shape.sampled)
         bandwidth = self.roofline.bandwidth
         flops, moved, time = linear.flops, linear.bytes, linear.time

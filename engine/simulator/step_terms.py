@@ -1,0 +1,161 @@
+"""A step as the few sums that its typical time depends on: operators added up by sort once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from engine.catalog.precision import Number
+from engine.simulator.decoder_step import DecoderStep, StepShape
+from engine.simulator.layout import Layout
+from engine.simulator.operators import CoreOperator, LinearOperator, Rows, Term, Unit
+from engine.simulator.step_price import Terms
+
+
+@dataclass(frozen=True, slots=True)
+class _Sum:
+    """Linear operators of one sort added up: per row, and weights once a step."""
+
+    flops: float = 0.0
+    moved: float = 0.0
+    weights: float = 0.0
+
+
+class StepTerms:
+    """Builds the terms of any step of a model: operators added up by sort once.
+
+    ``dense_scale`` is the size of weights outside routed experts over what ``step`` takes it for:
+    some checkpoints keep only their experts in few bits.
+    """
+
+    def __init__(self, step: DecoderStep, layout: Layout, dense_scale: float = 1.0) -> None:
+        self.step = step
+        self.layout = layout
+        linear = step.linear
+        weighted = [item for item in linear if item.flops and item.routed is None]
+        self._tokens = _sum([item for item in weighted if item.rows is Rows.TOKENS], dense_scale)
+        self._sampled = _sum([item for item in weighted if item.rows is Rows.SAMPLED], dense_scale)
+        routed = [item for item in linear if item.routed is not None]
+        self._expert = _sum(routed)
+        self._expert_bytes = sum(item.routed.bytes_each for item in routed if item.routed)
+        moving = [item for item in linear if not item.flops]
+        self._move = _sum([item for item in moving if item.rows is Rows.TOKENS])
+        self._move_sampled = _sum([item for item in moving if item.rows is Rows.SAMPLED])
+        self._link = sum(item.link_bytes for item in linear if item.rows is Rows.TOKENS)
+        self._link_sampled = sum(item.link_bytes for item in linear if item.rows is Rows.SAMPLED)
+        self._cores = tuple(_core_term(step, core) for core in step.cores)
+        layers = step.model.num_layers
+        self._layers = float(layers)
+        self.routed_bytes = float(sum(item.routed.resident for item in routed if item.routed))
+        self._reduces = 2.0 * layers if layout.tensor > 1 else 0.0
+        self._exchange = 0.0
+        if layout.experts and step.model.moe is not None:
+            self._exchange, self._reduces = _exchange(step, layout), 2.0 * layers
+
+    def of(self, shape: StepShape) -> Terms[float]:
+        """The terms of a step of that shape, on one device."""
+        tokens, sampled = float(shape.tokens), float(shape.sampled)
+        flops = moved = weighed = weight = scores = 0.0
+        work = shape.work
+        for core in self._cores:
+            pairs, reads, count = work[core.measure]
+            if not count:
+                continue
+            of_pairs = pairs * core.pair_flops
+            flops += of_pairs + reads * core.read_flops + count * core.flops
+            moved += core.weights + pairs * core.pair_bytes + reads * core.read_bytes
+            moved += count * core.bytes
+            scores += pairs * core.heads
+            weighed += of_pairs * pairs / count
+            weight += of_pairs
+        linear, head, expert = self._tokens, self._sampled, self._expert
+        moving, moving_head = self._move, self._move_sampled
+        expert_bytes, expert_rows = self._experts(shape.tokens) if expert.flops else (0.0, 0.0)
+        # By position, in the order of the fields: a step is priced while it runs.
+        return Terms(
+            tokens * linear.flops,
+            linear.weights + tokens * linear.moved,
+            tokens,
+            sampled * head.flops,
+            head.weights * (sampled > 0) + sampled * head.moved,
+            sampled,
+            tokens * expert.flops,
+            expert_bytes + tokens * expert.moved,
+            expert_rows,
+            moving.weights
+            + tokens * moving.moved
+            + moving_head.weights * (sampled > 0)
+            + sampled * moving_head.moved,
+            flops,
+            moved,
+            weighed / weight if weight else 0.0,
+            scores,
+            tokens * (self._link + self._exchange) + sampled * self._link_sampled,
+            self._reduces,
+            self._layers,
+            sampled,
+        )
+
+    def _experts(self, tokens: int) -> tuple[float, float]:
+        """Bytes of the experts that are read on one device, and tokens for each of them."""
+        moe = self.step.model.moe
+        if moe is None or not tokens:
+            return 0.0, 0.0
+        owners = self.layout.data if self.layout.experts else 1
+        everywhere = tokens * owners
+        hit = moe.expected_experts(everywhere)
+        return self._expert_bytes * hit / owners, everywhere * moe.top_k / hit
+
+
+def _exchange(step: DecoderStep, layout: Layout) -> float:
+    """Bytes over a device's link for a token that goes to its experts and comes back."""
+    model, moe = step.model, step.model.moe
+    if moe is None:
+        return 0.0
+    layers = model.num_layers - moe.first_dense_layers
+    copies = min(moe.top_k, layout.data) * (1 - 1 / layout.data)
+    return 2 * copies * float(step.formats.stored_activations.bytes_for(model.hidden_size)) * layers
+
+
+def _sum(operators: Sequence[LinearOperator], scale: float = 1.0) -> _Sum:
+    return _Sum(
+        float(sum(item.flops for item in operators)),
+        float(sum(item.activation_bytes + item.kv_bytes for item in operators)),
+        scale * float(sum(item.weight_bytes for item in operators)),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _CoreTerm:
+    """A core operator's terms by unit; ``heads`` are heads times layers."""
+
+    measure: int
+    weights: float
+    pair_flops: float
+    read_flops: float
+    flops: float
+    pair_bytes: float
+    read_bytes: float
+    bytes: float
+    heads: float
+
+
+def _core_term(step: DecoderStep, core: CoreOperator) -> _CoreTerm:
+    moved = (*core.activations, *core.cache)
+    pair_flops = _each(core.flops, Unit.PAIRS)
+    return _CoreTerm(
+        measure=step.measures.index(core.measure),
+        weights=float(core.weight_bytes),
+        pair_flops=pair_flops,
+        read_flops=_each(core.flops, Unit.READS),
+        flops=_each(core.flops, Unit.TOKENS),
+        pair_bytes=_each(moved, Unit.PAIRS),
+        read_bytes=_each(moved, Unit.READS),
+        bytes=_each(moved, Unit.TOKENS),
+        heads=pair_flops / (4 * step.model.head_dim),
+    )
+
+
+def _each(terms: tuple[Term, ...], unit: Unit) -> float:
+    total: Number = sum(term.each for term in terms if term.unit is unit)
+    return float(total)

@@ -1,0 +1,1 @@
+"""Checks the simulator's predictions against published measurements."""

@@ -1,0 +1,43 @@
+"""The validation as a command: score the stored rows, or others, or calibrate again."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+
+from engine.errors import EngineError
+from engine.simulator.validation.calibration import calibrate
+from engine.simulator.validation.measurement import read_measurements
+from engine.simulator.validation.report import DATA, REPORT, markdown, write_report
+from engine.simulator.validation.scoring import make_plans, score
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the command; 0 when all is well."""
+    parser = argparse.ArgumentParser(
+        prog="python -m engine.simulator.validation",
+        description="Score predictions against published measurements and write the report.",
+    )
+    parser.add_argument("action", nargs="?", choices=("report", "calibrate"), default="report")
+    parser.add_argument("--rows", type=Path, help="a CSV of other rows: the report is printed")
+    options = parser.parse_args(arguments)
+    try:
+        rows = read_measurements(options.rows)
+        if options.action == "calibrate":
+            plans, _ = make_plans(rows)
+            calibrate(plans, datetime.now(UTC).date())
+        elif options.rows is None:
+            write_report(score(rows))
+            print(f"wrote {REPORT} and {DATA}")
+        else:
+            print(markdown(score(rows)), end="")
+    except EngineError as error:
+        print(f"validation: {error.message}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
