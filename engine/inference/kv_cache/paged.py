@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from engine.inference.kv_cache.capabilities import CacheCapabilities
@@ -95,8 +96,8 @@ class PagedKVCache:
             if all(block == first + i for i, block in enumerate(table)):
                 return SequencePages(tuple(spans), first * size + start % size, None)
         widened = whole_pages(spans, self._page_size)
-        pages = [self._pages(block_table, widened)]
-        return SequencePages(widened, None, self._gather_rows(np.array(pages)))
+        pages = self._physical(block_table, pages_of(widened, self._page_size))
+        return SequencePages(widened, None, self._gather_rows(np.array([pages])))
 
     def locate_batch(
         self, block_tables: Sequence[Sequence[int]], spans: Sequence[Sequence[range]]
@@ -118,9 +119,6 @@ class PagedKVCache:
         positions_bs = (positions_bn[:, :, None] + np.arange(size)).reshape(len(logical), -1)
         return BatchPages(len(logical), self._gather_rows(pages_bn), positions_bs)
 
-    def _pages(self, block_table: Sequence[int], widened: Sequence[range]) -> list[int]:
-        return self._physical(block_table, pages_of(widened, self._page_size))
-
     def _physical(self, block_table: Sequence[int], pages: Sequence[int]) -> list[int]:
         """Where the pages of a sequence lie in the store."""
         in_block = self.block_size // self._page_size
@@ -128,7 +126,7 @@ class PagedKVCache:
             return [block_table[page] for page in pages]
         return [block_table[page // in_block] * in_block + page % in_block for page in pages]
 
-    def _gather_rows(self, pages_bn: np.ndarray) -> Tensor:
+    def _gather_rows(self, pages_bn: NDArray[np.int64]) -> Tensor:
         """Row numbers ``[p * h * b * n]`` of the store's pages."""
         per_head = self.store.shape.num_slots // self._page_size
         heads = np.arange(KEYS_AND_VALUES * self.num_kv_heads) * per_head

@@ -17,13 +17,15 @@ divergence to the unquantised cache over 2,048 positions of held-out text:
     INT4 symmetric, signed scale, rotated       34                       0.053
     INT4 with an offset, rotated                36                       0.049
 
-A few dimensions of the keys are ten times as large as the others and leave them no levels. Rotated
-by a Hadamard matrix, each dimension is a sum of all and none stands out (QuaRot, Ashkboos et al.
-2024, arXiv 2404.00456). The scores of rotated queries and keys are those of unrotated ones, and
-mixed values are rotated back once a token. INT8 needs none of it.
+In the keys of half the heads of that model, some dimension is 8 times as large as the median one
+or more, and leaves it no levels. Rotated by a Hadamard matrix, each dimension is a sum of all and
+none stands out (QuaRot, Ashkboos et al. 2024, arXiv 2404.00456). The scores of rotated queries and
+keys are those of unrotated ones, and mixed values are rotated back once a token. INT8 needs none
+of it.
 
-Reading does not multiply by the scales where one token attends: a key's scale multiplies its score
-and a value's scale its weight, one product for d of them, and nothing is rounded in between.
+Reading does not multiply by the scales. Where a token attends to many positions, a key's scale
+multiplies its score and a value's scale its weight, one product instead of d; only for chunks and
+short texts are the numbers themselves made.
 """
 
 from __future__ import annotations

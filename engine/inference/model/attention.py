@@ -58,8 +58,8 @@ class AttentionSpec:
 class Tile:
     """``rows`` of queries that attend to ``columns`` of what was read.
 
-    ``columns`` is None where all columns up to the last of the rows are visible. ``mask`` is 0
-    or -inf and belongs to the last columns, as many as it has.
+    ``columns`` are a slice wherever they are next to each other. ``mask`` is 0 or -inf and belongs
+    to the last columns, as many as it has; before them nothing is hidden.
     """
 
     rows: slice

@@ -153,6 +153,7 @@ CHUNKS = [
     [(0, TILE + 1)],
     [(9, TILE + 40)],
     [(300, 3), (20, 1)],
+    [(280, 1)],
     [(40, 1), (33, 1)],
     [(40, 1), (33, 1), (39, 1), (21, 1), (3, 1)],
     [(15, 2), (90, 1), (0, 30), (88, 1), (60, 1), (50, 1), (2, 1)],
@@ -196,7 +197,7 @@ def test_bfloat16_stays_close_to_the_formula(
 ) -> None:
     # The values are twice the usual size; scores and weights round to 8 bits.
     errors = _Step(chunks, settings=parse_kv(kv), dtype=torch.bfloat16).check(spec, 0.2)
-    assert errors.mean() < 0.01
+    assert errors.mean() < 0.02
 
 
 @st.composite
