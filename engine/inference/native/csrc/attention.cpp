@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <type_traits>
 
 #include "kv.h"
 #include "tile.h"
@@ -29,6 +30,23 @@ void rotate_head(float* x, const float* expanded, int dim) {
     }
 }
 
+// Calls `work` with the number of vectors of a head as a constant; false for other sizes of heads.
+template <class Work>
+bool with_vectors(int head_dim, Work work) {
+    if (head_dim % kLanes != 0) return false;
+    switch (head_dim / kLanes) {
+        case 1: work(std::integral_constant<int, 1>{}); return true;
+        case 2: work(std::integral_constant<int, 2>{}); return true;
+        case 3: work(std::integral_constant<int, 3>{}); return true;
+        case 4: work(std::integral_constant<int, 4>{}); return true;
+        case 5: work(std::integral_constant<int, 5>{}); return true;
+        case 6: work(std::integral_constant<int, 6>{}); return true;
+        case 8: work(std::integral_constant<int, 8>{}); return true;
+        case 16: work(std::integral_constant<int, 16>{}); return true;
+        default: return false;
+    }
+}
+
 }  // namespace
 
 struct Attention::Scratch {
@@ -40,19 +58,13 @@ struct Attention::Scratch {
         largest.resize(rows);
         totals.resize(size_t(rows) * kLanes);
         scores.resize(kMaxRowsAtOnce * kTile);
-        // Beyond the last position there is nothing to read, and it counts for nothing.
-        keys.assign(size_t(kTile) * dim, 0.0f);
+        keys.resize(size_t(kTile) * dim);
         values.resize(size_t(kTile) * dim);
     }
 };
 
 bool Attention::supports(int head_dim) {
-    switch (head_dim / kLanes) {
-        case 1: case 2: case 3: case 4: case 5: case 6: case 8: case 16:
-            return head_dim % kLanes == 0;
-        default:
-            return false;
-    }
+    return with_vectors(head_dim, [](auto) {});
 }
 
 void Attention::expand_turns(const float* turns, int head_dim, float* expanded) {
@@ -100,16 +112,14 @@ void Attention::work(const LayerSpec& layer, const float* qkv, const float* turn
     Scratch& scratch = *scratch_[thread];
     for (int i = pile.take(); i < int(units_.size()); i = pile.take()) {
         const Unit& unit = units_[i];
-        switch (model_.head_dim / kLanes) {
-            case 1: run<1>(layer, qkv, turns, mixed, unit, scratch); break;
-            case 2: run<2>(layer, qkv, turns, mixed, unit, scratch); break;
-            case 3: run<3>(layer, qkv, turns, mixed, unit, scratch); break;
-            case 4: run<4>(layer, qkv, turns, mixed, unit, scratch); break;
-            case 5: run<5>(layer, qkv, turns, mixed, unit, scratch); break;
-            case 6: run<6>(layer, qkv, turns, mixed, unit, scratch); break;
-            case 8: run<8>(layer, qkv, turns, mixed, unit, scratch); break;
-            case 16: run<16>(layer, qkv, turns, mixed, unit, scratch); break;
-        }
+        const bool halves = model_.kv_kind == KV_BF16;
+        with_vectors(model_.head_dim, [&](auto vectors) {
+            constexpr int count = decltype(vectors)::value;
+            if (halves)
+                run<count, BFloat16>(layer, qkv, turns, mixed, unit, scratch);
+            else
+                run<count, float>(layer, qkv, turns, mixed, unit, scratch);
+        });
     }
 }
 
@@ -160,59 +170,66 @@ void Attention::rotate_queries(const LayerSpec& layer, const float* qkv, const f
     }
 }
 
-template <int C>
+template <int C, class Stored>
 void Attention::run(const LayerSpec& layer, const float* qkv, const float* turns, float* mixed,
                     const Unit& unit, Scratch& scratch) {
     constexpr int dim = C * kLanes;
     const int b = unit.sequence, group = model_.num_heads / model_.num_kv_heads;
-    const int first_row = step_->first_rows[b];
-    const int num_new = step_->first_rows[b + 1] - first_row, rows = num_new * group;
+    const int num_new = step_->first_rows[b + 1] - step_->first_rows[b], rows = num_new * group;
     const int start = step_->starts[b];
     const Sight sight{layer.window, model_.sinks};
     const KVLayer kv(model_, layer);
+    const int begin = unit.range * kRange, end = std::min(start + num_new, begin + kRange);
+    fetch_tile(kv, unit, begin, end);
     write_new(layer, qkv, turns, unit);
     rotate_queries(layer, qkv, turns, unit, scratch.queries.data());
 
     std::fill_n(scratch.largest.data(), rows, kNone);
     std::fill_n(scratch.totals.data(), size_t(rows) * kLanes, 0.0f);
     std::fill_n(scratch.mixed.data(), size_t(rows) * dim, 0.0f);
-    const int end = std::min(start + num_new, (unit.range + 1) * kRange);
-    for (int first = unit.range * kRange; first < end; first += kTile) {
-        const int count = std::min(kTile, end - first);
-        if (!sight.reaches(start, first, count)) continue;
-        read_tile(kv, unit, first, count, scratch.keys.data(), scratch.values.data());
-        const Tile<C> tile{scratch.keys.data(), scratch.values.data(), count};
-        int at[kMaxRowsAtOnce];
-        for (int row = 0; row < rows;) {
-            const int some = std::min(rows - row, kMaxRowsAtOnce);
-            for (int r = 0; r < some; ++r) at[r] = start + (row + r) / group;
-            const float* queries = scratch.queries.data() + size_t(row) * dim;
+    for (int first = begin; first < end; first += kTile) {
+        Tile<C, Stored> tile;
+        tile.count = std::min(kTile, end - first);
+        if (!sight.reaches(start, first, tile.count)) continue;
+        find_tile(kv, unit, first, scratch, tile);
+        fetch_tile(kv, unit, first + kTile, end);
+        for (int row = 0; row < rows; row += kMaxRowsAtOnce) {
+            int at[kMaxRowsAtOnce];
+            for (int r = 0; r < kMaxRowsAtOnce; ++r) at[r] = start + (row + r) / group;
+            const float* queries = &scratch.queries[size_t(row) * dim];
             float* scores = scratch.scores.data();
             const Softmax state{&scratch.largest[row], &scratch.totals[size_t(row) * kLanes],
                                 &scratch.mixed[size_t(row) * dim]};
-            const float softcap = layer.softcap;
-            switch (some) {
-                case 1: attend_rows<C, 1>(tile, sight, queries, at, first, softcap, scores, state); break;
-                case 2: attend_rows<C, 2>(tile, sight, queries, at, first, softcap, scores, state); break;
-                case 3: attend_rows<C, 3>(tile, sight, queries, at, first, softcap, scores, state); break;
-                default: attend_rows<C, 4>(tile, sight, queries, at, first, softcap, scores, state);
+            const float limit = layer.softcap;
+            switch (std::min(rows - row, kMaxRowsAtOnce)) {
+                case 1: attend_rows<1>(tile, sight, queries, at, first, limit, scores, state); break;
+                case 2: attend_rows<2>(tile, sight, queries, at, first, limit, scores, state); break;
+                case 3: attend_rows<3>(tile, sight, queries, at, first, limit, scores, state); break;
+                default: attend_rows<4>(tile, sight, queries, at, first, limit, scores, state);
             }
-            row += some;
         }
     }
     finish(unit, scratch, mixed);
 }
 
-// Keys and values of `count` positions from `first` on, gathered from their blocks.
-void Attention::read_tile(const KVLayer& kv, const Unit& unit, int first, int count, float* keys,
-                          float* values) const {
-    for (int done = 0; done < count;) {
-        const int position = first + done;
-        const int run = std::min(count - done, model_.block_size - position % model_.block_size);
-        const int from = slot(unit.sequence, position);
-        kv.read(KEYS, unit.head, from, run, keys + size_t(done) * model_.head_dim);
-        kv.read(VALUES, unit.head, from, run, values + size_t(done) * model_.head_dim);
-        done += run;
+// Where the keys and values of a tile lie: in the cache itself, or expanded from there.
+template <int C, class Stored>
+void Attention::find_tile(const KVLayer& kv, const Unit& unit, int first, Scratch& scratch,
+                          Tile<C, Stored>& tile) const {
+    for (int i = 0; i < kTile; ++i) {
+        const int at = slot(unit.sequence, first + std::min(i, tile.count - 1));
+        const size_t place = size_t(i) * model_.head_dim;
+        tile.keys[i] = kv.read<Stored>(KEYS, unit.head, at, &scratch.keys[place]);
+        tile.values[i] = kv.read<Stored>(VALUES, unit.head, at, &scratch.values[place]);
+    }
+}
+
+// Asks for the memory of the tile that comes next.
+void Attention::fetch_tile(const KVLayer& kv, const Unit& unit, int first, int end) const {
+    for (int position = first; position < std::min(end, first + kTile); ++position) {
+        const int at = slot(unit.sequence, position);
+        kv.fetch(KEYS, unit.head, at);
+        kv.fetch(VALUES, unit.head, at);
     }
 }
 

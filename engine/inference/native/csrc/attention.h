@@ -14,6 +14,7 @@
 #include "kv.h"
 #include "pool.h"
 #include "step.h"
+#include "tile.h"
 
 namespace firsttoken {
 
@@ -42,14 +43,16 @@ class Attention {
         size_t partial;    // where its partial results lie, if it has several ranges
     };
     struct Scratch;
-    template <int C>
+    template <int C, class Stored>
     void run(const LayerSpec& layer, const float* qkv, const float* turns, float* mixed,
              const Unit& unit, Scratch& scratch);
     void write_new(const LayerSpec& layer, const float* qkv, const float* turns, const Unit& unit);
     void rotate_queries(const LayerSpec& layer, const float* qkv, const float* turns,
                         const Unit& unit, float* queries);
-    void read_tile(const KVLayer& kv, const Unit& unit, int first, int count, float* keys,
-                   float* values) const;
+    template <int C, class Stored>
+    void find_tile(const KVLayer& kv, const Unit& unit, int first, Scratch& scratch,
+                   Tile<C, Stored>& tile) const;
+    void fetch_tile(const KVLayer& kv, const Unit& unit, int first, int end) const;
     void finish(const Unit& unit, const Scratch& scratch, float* mixed);
     void merge(const Unit& unit, int rows, float* mixed);
     float* place(const Unit& unit, int row, float* mixed) const;

@@ -7,6 +7,7 @@
 
 #include <cmath>
 #include <cstdint>
+#include <type_traits>
 
 #include "step.h"
 #include "vec.h"
@@ -61,18 +62,24 @@ class KVLayer {
   public:
     KVLayer(const ModelSpec& model, const LayerSpec& layer) : model_(model), layer_(layer) {}
 
-    // `count` slots of a head from `slot` on as floats, [count, d].
-    void read(Which which, int head, int slot, int count, float* to) const {
-        for (int i = 0; i < count; ++i, to += model_.head_dim) {
-            const char* from = at(which, head, slot + i);
-            if (model_.kv_kind == KV_BF16)
-                copy(reinterpret_cast<const BFloat16*>(from), to);
-            else if (model_.kv_kind == KV_F32)
-                copy(reinterpret_cast<const float*>(from), to);
-            else
-                expand(reinterpret_cast<const int8_t*>(from),
-                       half_bits_to_float(*scale_at(which, head, slot + i)), to);
+    // The d numbers of a slot and head: where they are, or expanded into `to`.
+    template <class Stored>
+    const Stored* read(Which which, int head, int slot, [[maybe_unused]] float* to) const {
+        const char* from = at(which, head, slot);
+        if constexpr (std::is_same_v<Stored, float>) {
+            if (model_.kv_kind != KV_F32) {
+                const float scale = half_bits_to_float(*scale_at(which, head, slot));
+                expand(reinterpret_cast<const int8_t*>(from), scale, to);
+                return to;
+            }
         }
+        return reinterpret_cast<const Stored*>(from);
+    }
+
+    // Asks for the memory of a slot.
+    void fetch(Which which, int head, int slot) const {
+        const char* from = at(which, head, slot);
+        for (int64_t i = 0; i < model_.slot_stride; i += 64) __builtin_prefetch(from + i);
     }
 
     // Stores d numbers, which are in the cache's basis.

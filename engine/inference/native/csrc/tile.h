@@ -19,47 +19,53 @@ inline Vec cap(Vec scores, float limit) {
     return splat(limit) - 2 * limit / (exp(scores * (2 / limit)) + 1.0f);
 }
 
-// Queries of one KV head over a tile of keys and values, C vectors wide.
-template <int C>
+// Queries of one KV head over a tile of keys and values of `Stored` numbers, C vectors each.
+template <int C, class Stored>
 struct Tile {
-    const float* keys;    // [kTile, 16 C]
-    const float* values;  // [kTile, 16 C]
+    // Of every position; beyond `count`, those of the last one, whose scores nobody looks at.
+    const Stored* keys[kTile];
+    const Stored* values[kTile];
     int count;
 
     // Scores of R rows of queries, [R, kTile].
     template <int R>
     void score(const float* queries, float* scores) const {
-        constexpr int dim = C * kLanes;
-        for (int first = 0; first < kTile; first += kLanes) {
-            Vec products[R][kLanes];
-            for (int i = 0; i < kLanes; ++i) {
-                const float* key = keys + (first + i) * dim;
-                Vec total[R];
-                for (int r = 0; r < R; ++r) total[r] = load(queries + r * dim) * load(key);
-                for (int c = 1; c < C; ++c) {
-                    const Vec part = load(key + c * kLanes);
-                    for (int r = 0; r < R; ++r)
-                        total[r] += load(queries + r * dim + c * kLanes) * part;
+        // Queries stay in registers where there are enough of them.
+        constexpr int width = divisor(C, 16 / R);
+        for (int first = 0; first < count; first += kLanes) {
+            Vec total[R] = {};
+            for (int from = 0; from < C; from += width) {
+                Vec query[R][width], products[R][kLanes];
+                for (int r = 0; r < R; ++r)
+                    for (int c = 0; c < width; ++c)
+                        query[r][c] = load(queries + (r * C + from + c) * kLanes);
+                for (int i = 0; i < kLanes; ++i) {
+                    const Stored* key = keys[first + i] + from * kLanes;
+                    Vec part = load(key), product[R];
+                    for (int r = 0; r < R; ++r) product[r] = query[r][0] * part;
+                    for (int c = 1; c < width; ++c) {
+                        part = load(key + c * kLanes);
+                        for (int r = 0; r < R; ++r) product[r] += query[r][c] * part;
+                    }
+                    for (int r = 0; r < R; ++r) products[r][i] = product[r];
                 }
-                for (int r = 0; r < R; ++r) products[r][i] = total[r];
+                for (int r = 0; r < R; ++r) total[r] += sums(products[r]);
             }
-            for (int r = 0; r < R; ++r) store(scores + r * kTile + first, sums(products[r]));
+            for (int r = 0; r < R; ++r) store(scores + r * kTile + first, total[r]);
         }
     }
 
-    // mixed [R, dim] = mixed * factors + weights [R, kTile] · values
+    // mixed [R, 16 C] = mixed * factors + weights [R, kTile] · values
     template <int R>
     void mix(const float* weights, const float* factors, float* mixed) const {
-        constexpr int dim = C * kLanes;
-        // As many vectors at once as registers hold.
-        constexpr int width = C <= 4 ? C : (C % 4 == 0 ? 4 : C % 3 == 0 ? 3 : C % 2 == 0 ? 2 : 1);
+        constexpr int width = divisor(C, 24 / R);
         for (int from = 0; from < C; from += width) {
             Vec total[R][width];
             for (int r = 0; r < R; ++r)
                 for (int c = 0; c < width; ++c)
-                    total[r][c] = load(mixed + r * dim + (from + c) * kLanes) * factors[r];
+                    total[r][c] = load(mixed + (r * C + from + c) * kLanes) * factors[r];
             for (int i = 0; i < count; ++i) {
-                const float* value = values + i * dim + from * kLanes;
+                const Stored* value = values[i] + from * kLanes;
                 for (int c = 0; c < width; ++c) {
                     const Vec part = load(value + c * kLanes);
                     for (int r = 0; r < R; ++r) total[r][c] += part * weights[r * kTile + i];
@@ -67,8 +73,17 @@ struct Tile {
             }
             for (int r = 0; r < R; ++r)
                 for (int c = 0; c < width; ++c)
-                    store(mixed + r * dim + (from + c) * kLanes, total[r][c]);
+                    store(mixed + (r * C + from + c) * kLanes, total[r][c]);
         }
+    }
+
+  private:
+    // The largest divisor of `of` that is not above `limit`.
+    static constexpr int divisor(int of, int limit) {
+        int found = 1;
+        for (int i = 2; i <= limit; ++i)
+            if (of % i == 0) found = i;
+        return found;
     }
 };
 
@@ -84,8 +99,14 @@ struct Softmax {
 struct Sight {
     int window, sinks;
 
-    bool sees(int at, int position) const {
-        return position <= at && (window == 0 || position > at - window || position < sinks);
+    // Scores of positions from `first` on: -inf where a row at `at` does not see them, and where
+    // they are not among the first `count`.
+    Vec hide(Vec scores, int at, int first, int count) const {
+        const IntVec lane = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+        const IntVec position = lane + first;
+        IntVec seen = (position <= at) & (lane < count);
+        if (window != 0) seen &= (position > at - window) | (position < sinks);
+        return seen ? scores : splat(kNone);
     }
     bool sees_all(int at, int first, int last) const {
         return last <= at && (window == 0 || first > at - window || last < sinks);
@@ -105,9 +126,7 @@ inline float weigh(float* scores, const Sight& sight, int at, int first, int cou
     for (int i = 0; i < kTile; i += kLanes) {
         Vec score = load(scores + i);
         if (softcap != 0) score = cap(score, softcap);
-        if (!all)
-            for (int j = 0; j < kLanes; ++j)
-                if (i + j >= count || !sight.sees(at, first + i + j)) score[j] = kNone;
+        if (!all) score = sight.hide(score, at, first + i, count - i);
         store(scores + i, score);
         top = max(score, top);
     }
@@ -127,8 +146,8 @@ inline float weigh(float* scores, const Sight& sight, int at, int first, int cou
     return factor;
 }
 
-template <int C, int R>
-void attend_rows(const Tile<C>& tile, const Sight& sight, const float* queries, const int* at,
+template <int R, int C, class Stored>
+void attend_rows(const Tile<C, Stored>& tile, const Sight& sight, const float* queries, const int* at,
                  int first, float softcap, float* scores, Softmax state) {
     float factors[R];
     tile.template score<R>(queries, scores);

@@ -66,8 +66,6 @@ inline Vec min(Vec a, Vec b) { return a < b ? a : b; }
 #define FIRSTTOKEN_SHUFFLE(a, b, ...) __builtin_shuffle(a, b, IntVec{__VA_ARGS__})
 #endif
 
-// In each pair, quadruple, eight, sixteen of lanes: the first half from a and the second from b,
-// each the sum (or what `Join` does) of a's or b's two halves.
 struct Add {
     Vec operator()(Vec a, Vec b) const { return a + b; }
 };
@@ -75,44 +73,49 @@ struct Larger {
     Vec operator()(Vec a, Vec b) const { return a > b ? a : b; }
 };
 
-template <int Width, class Join>
-inline Vec fold(Vec a, Vec b, Join join) {
-    if constexpr (Width == 16)
-        return join(
-            FIRSTTOKEN_SHUFFLE(a, b, 0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23),
-            FIRSTTOKEN_SHUFFLE(a, b, 8, 9, 10, 11, 12, 13, 14, 15, 24, 25, 26, 27, 28, 29, 30, 31));
-    else if constexpr (Width == 8)
-        return join(
-            FIRSTTOKEN_SHUFFLE(a, b, 0, 1, 2, 3, 16, 17, 18, 19, 8, 9, 10, 11, 24, 25, 26, 27),
-            FIRSTTOKEN_SHUFFLE(a, b, 4, 5, 6, 7, 20, 21, 22, 23, 12, 13, 14, 15, 28, 29, 30, 31));
-    else if constexpr (Width == 4)
-        return join(
-            FIRSTTOKEN_SHUFFLE(a, b, 0, 1, 16, 17, 4, 5, 20, 21, 8, 9, 24, 25, 12, 13, 28, 29),
-            FIRSTTOKEN_SHUFFLE(a, b, 2, 3, 18, 19, 6, 7, 22, 23, 10, 11, 26, 27, 14, 15, 30, 31));
-    else
-        return join(
-            FIRSTTOKEN_SHUFFLE(a, b, 0, 16, 2, 18, 4, 20, 6, 22, 8, 24, 10, 26, 12, 28, 14, 30),
-            FIRSTTOKEN_SHUFFLE(a, b, 1, 17, 3, 19, 5, 21, 7, 23, 9, 25, 11, 27, 13, 29, 15, 31));
+// Each joins lanes of a with other lanes of a, and lanes of b with b. After `pairs` and `quads`,
+// each quarter of the result holds one lane of each of four vectors; `quarters` twice, and every
+// lane has been joined with all others of its vector.
+template <class Join>
+inline Vec pairs(Vec a, Vec b, Join join) {
+    return join(
+        FIRSTTOKEN_SHUFFLE(a, b, 0, 16, 1, 17, 4, 20, 5, 21, 8, 24, 9, 25, 12, 28, 13, 29),
+        FIRSTTOKEN_SHUFFLE(a, b, 2, 18, 3, 19, 6, 22, 7, 23, 10, 26, 11, 27, 14, 30, 15, 31));
 }
 
 template <class Join>
-inline float fold_all(Vec value, Join join) {
-    value = fold<16>(value, value, join);
-    value = fold<8>(value, value, join);
-    value = fold<4>(value, value, join);
-    return fold<2>(value, value, join)[0];
+inline Vec quads(Vec a, Vec b, Join join) {
+    return join(
+        FIRSTTOKEN_SHUFFLE(a, b, 0, 1, 16, 17, 4, 5, 20, 21, 8, 9, 24, 25, 12, 13, 28, 29),
+        FIRSTTOKEN_SHUFFLE(a, b, 2, 3, 18, 19, 6, 7, 22, 23, 10, 11, 26, 27, 14, 15, 30, 31));
 }
 
-inline float sum(Vec value) { return fold_all(value, Add{}); }
+template <class Join>
+inline Vec quarters(Vec a, Vec b, Join join) {
+    return join(
+        FIRSTTOKEN_SHUFFLE(a, b, 0, 1, 2, 3, 8, 9, 10, 11, 16, 17, 18, 19, 24, 25, 26, 27),
+        FIRSTTOKEN_SHUFFLE(a, b, 4, 5, 6, 7, 12, 13, 14, 15, 20, 21, 22, 23, 28, 29, 30, 31));
+}
 
-inline float largest(Vec value) { return fold_all(value, Larger{}); }
+template <class Join>
+inline float join_all(Vec value, Join join) {
+    value = pairs(value, value, join);
+    value = quads(value, value, join);
+    value = quarters(value, value, join);
+    return quarters(value, value, join)[0];
+}
+
+inline float sum(Vec value) { return join_all(value, Add{}); }
+
+inline float largest(Vec value) { return join_all(value, Larger{}); }
 
 // The sums of sixteen vectors' lanes, in their order.
 inline Vec sums(const Vec* of) {
-    Vec eight[8], four[4];
-    for (int i = 0; i < 8; ++i) eight[i] = fold<16>(of[i], of[i + 8], Add{});
-    for (int i = 0; i < 4; ++i) four[i] = fold<8>(eight[i], eight[i + 4], Add{});
-    return fold<2>(fold<4>(four[0], four[2], Add{}), fold<4>(four[1], four[3], Add{}), Add{});
+    Vec four[4];
+    for (int i = 0; i < 4; ++i)
+        four[i] = quads(pairs(of[4 * i], of[4 * i + 1], Add{}),
+                        pairs(of[4 * i + 2], of[4 * i + 3], Add{}), Add{});
+    return quarters(quarters(four[0], four[1], Add{}), quarters(four[2], four[3], Add{}), Add{});
 }
 
 // Each lane's neighbour: 1, 0, 3, 2, and so on.
