@@ -1,0 +1,148 @@
+"""What probes cost a decode that asks none: nothing, if the fast path has no hooks.
+
+That it has none is an import contract and a test of the architecture. Here is the measurement:
+decode steps of the same lane, in turns, with a desk of probes in the process that has just
+answered, and without one.
+"""
+
+from __future__ import annotations
+
+import gc
+import statistics
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from engine.catalog.units import time_label
+from engine.inference.loading import LoadedModel
+from engine.inference.probes.desk import ProbeDesk
+from tests.benchmarks.pays.driver import Driver, greedy, prose
+from tests.benchmarks.pays.report import Section, Table, Verdict
+
+GOAL = 0.01
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class ProbesPlan:
+    """``pairs`` of turns, one with and one without; the order changes with each pair. A turn
+    decodes ``warm_up`` tokens untimed, because answering leaves nothing of the lane in the
+    processor's caches, and then ``timed``."""
+
+    pairs: int = 24
+    prompt_tokens: int = 64
+    warm_up: int = 16
+    timed: int = 48
+    asked_tokens: int = 16
+    dtype: str = "bfloat16"
+
+
+FULL = ProbesPlan()
+QUICK = ProbesPlan(pairs=3, prompt_tokens=8, warm_up=2, timed=6, asked_tokens=4)
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """Seconds of the median step of each turn; turns of one pair stand at the same place."""
+
+    without: tuple[float, ...]
+    with_desk: tuple[float, ...]
+
+    @property
+    def differences(self) -> list[float]:
+        """Of each pair, as a share of the turn without."""
+        pairs = zip(self.without, self.with_desk, strict=True)
+        return [desk / plain - 1 for plain, desk in pairs]
+
+    @property
+    def mean(self) -> float:
+        return statistics.fmean(self.differences)
+
+    @property
+    def uncertainty(self) -> float:
+        """Two standard errors of the mean: a true cost lies further off once in twenty times."""
+        return 2 * statistics.stdev(self.differences) / len(self.without) ** 0.5
+
+    @property
+    def spread(self) -> float:
+        """What turns without a desk differ by among themselves: standard deviation over mean."""
+        return statistics.stdev(self.without) / statistics.fmean(self.without)
+
+    def below(self, goal: float) -> bool | None:
+        """Whether the cost is at most that share; None if the noise is too large to say."""
+        if self.mean + self.uncertainty <= goal:
+            return True
+        return False if self.mean - self.uncertainty > goal else None
+
+
+def measure(model: LoadedModel, plan: ProbesPlan, say: Say) -> Section:
+    """Run the part. The model must have a lane for ``plan.dtype`` open."""
+    driver = Driver(model)
+    asked = prose(model, plan.asked_tokens)
+    turns: dict[bool, list[float]] = {False: [], True: []}
+    _turn(driver, model, plan)
+    for pair in range(plan.pairs):
+        say(f"probes: pair {pair + 1} of {plan.pairs}")
+        for with_desk in (pair % 2 == 0, pair % 2 == 1):
+            desk = _answered(model, asked) if with_desk else None
+            turns[with_desk].append(_turn(driver, model, plan))
+            del desk
+            gc.collect()
+    return section(plan, Cost(tuple(turns[False]), tuple(turns[True])))
+
+
+def _answered(model: LoadedModel, asked: list[int]) -> ProbeDesk:
+    desk = ProbeDesk(model.checkpoint)
+    desk.answer("attention", {"token_ids": asked, "layer": 0, "head": 0})
+    return desk
+
+
+def _turn(driver: Driver, model: LoadedModel, plan: ProbesPlan) -> float:
+    """The median decode step, in seconds."""
+    generate = greedy("turn", 1 + plan.warm_up + plan.timed, weights=plan.dtype)
+    taken = list(driver.run(generate, prose(model, plan.prompt_tokens)))
+    return statistics.median(step.seconds for step in taken[1 + plan.warm_up :])
+
+
+def section(plan: ProbesPlan, cost: Cost) -> Section:
+    """The part's section from the turns."""
+    rows = [
+        _row("no desk of probes", cost.without),
+        _row("a desk that has answered", cost.with_desk),
+    ]
+    return Section(
+        part="probes",
+        title="Probes cost nothing while nobody asks",
+        how=f"{plan.dtype}, batch 1: {plan.timed} decode steps a turn, of which the median counts, "
+        f"after {plan.warm_up} that do not; {plan.pairs} pairs of turns on one lane in one "
+        "process, with and without a desk of probes that has just answered.",
+        tables=[Table("", ("in the process", "median step", "fastest", "slowest turn"), rows)],
+        remarks=[
+            f"Turns without a desk differ among themselves by {cost.spread:.1%} (standard "
+            f"deviation); over {plan.pairs} pairs that leaves ±{cost.uncertainty:.1%} (two "
+            "standard errors)."
+        ],
+        verdicts=[_verdict(cost)],
+        data={
+            "dtype": plan.dtype,
+            "cost": cost.mean,
+            "uncertainty": cost.uncertainty,
+            "goal": GOAL,
+            "without_seconds": list(cost.without),
+            "with_seconds": list(cost.with_desk),
+        },
+    )
+
+
+def _row(name: str, turns: Sequence[float]) -> tuple[str, ...]:
+    shown = (statistics.median(turns), min(turns), max(turns))
+    return (name, *map(time_label, shown))
+
+
+def _verdict(cost: Cost) -> Verdict:
+    holds = cost.below(GOAL)
+    noise = ": the noise is too large to say" if holds is None else ""
+    return Verdict(
+        f"With probes off, a decode step takes at most {GOAL:.0%} longer",
+        holds,
+        f"{cost.mean:+.2%} ± {cost.uncertainty:.2%}{noise}",
+    )
