@@ -10,7 +10,6 @@ import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from fractions import Fraction
 from functools import cache
 
 from engine.catalog.device import HardwareSpec
@@ -18,7 +17,7 @@ from engine.catalog.hardware import published_hardware, read_device
 from engine.catalog.loading import Table
 from engine.catalog.model_reading import read_model
 from engine.catalog.models import ModelSpec, all_models
-from engine.catalog.precision import NumberFormat, get_format
+from engine.catalog.precision import NumberFormat, get_format, mixed_format
 from engine.simulator.formats import StorageFormats
 from engine.simulator.layout import Layout
 from engine.simulator.validation.measurement import Measurement, data_folder
@@ -232,22 +231,15 @@ def _weights(row: Measurement, model: ModelSpec) -> NumberFormat | None:
         return get_format("mxfp4")
     if row.weight_gib is not None:
         bits = row.weight_gib * _GIB * 8 / model.num_parameters
-        return _bits_format(round(bits, 2))
+        return mixed_format(round(bits, 2))
     match = re.match(r"EXL2-([\d.]+)bpw", row.weights)
     if match:
-        return _bits_format(float(match.group(1)))
+        return mixed_format(float(match.group(1)))
     name = re.split(r"[ /]", row.weights.strip())[0].upper()
     bits = _names()["bits"].get(name)
     if name in ("FP16", "BF16", "FP8", "INT8", "F16", "FP32", "MXFP4", "NVFP4"):
         return get_format(name)
-    return _bits_format(float(str(bits))) if bits is not None else None
-
-
-def _bits_format(bits: float) -> NumberFormat:
-    """A format of so many bits a weight, scales and all."""
-    exact = Fraction(round(bits * 100), 100)
-    whole = int(exact)
-    return NumberFormat(f"{bits:g} bits", whole, 100, int((exact - whole) * 100))
+    return mixed_format(float(str(bits))) if bits is not None else None
 
 
 def _plain(name: str, missing: str) -> str:
