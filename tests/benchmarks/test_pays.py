@@ -15,6 +15,7 @@ import torch
 
 from tests.benchmarks.pays import batching, cache, probes, speculation
 from tests.benchmarks.pays.__main__ import main
+from tests.benchmarks.pays.outcomes import Answer, Outcome, Timed
 from tests.benchmarks.pays.prompts import FREE, PROMPTS, REPETITIVE
 from tests.benchmarks.pays.report import PARTS, Section, to_markdown
 
@@ -87,15 +88,15 @@ def test_all_users_are_served_all_the_time(made: Path):
 
 def test_drafts_leave_the_tokens_as_they_are(made: Path):
     data = sections_in(made)["speculation"]["data"]
-    exact = [outcome for outcome in data["outcomes"] if outcome["dtype"] == "float32"]
-    assert len(exact) == 2 * 2
-    for outcome in exact:
+    assert len(data["float32"]) == len(data["timed"]) == 3 * 2 - 2  # the tiny model: one exit
+    for outcome in data["float32"]:
         assert outcome["same"] == outcome["prompts"] == 2
         assert outcome["tokens_per_step"] >= 1
-    runs = data["runs"]
-    assert {len(run["token_ids"]) for run in runs} == {speculation.QUICK.max_tokens}
-    for run in runs:
-        assert run["steps"] + run["accepted"] >= speculation.QUICK.max_tokens - 1
+    early = [outcome for outcome in data["float32"] if outcome["method"].startswith("early")]
+    assert all(outcome["drafted"] > 0 for outcome in early)
+    for timed in data["timed"]:
+        speed_up = sum(timed["plain_seconds"]) / sum(timed["seconds"])
+        assert timed["speed_up"] == pytest.approx(speed_up)
 
 
 def test_a_part_that_is_run_again_replaces_its_section_and_no_other(made: Path, tmp_path: Path):
@@ -111,9 +112,9 @@ def test_a_part_that_is_run_again_replaces_its_section_and_no_other(made: Path, 
 
 
 def test_a_part_alone_makes_a_page_of_its_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-    main(["speculation", *OPTIONS, "--output", str(tmp_path)])
+    main(["cache", *OPTIONS, "--output", str(tmp_path)])
     page = (tmp_path / "PAYS.md").read_text(encoding="utf-8")
-    assert list(sections_in(tmp_path)) == ["speculation"]
+    assert list(sections_in(tmp_path)) == ["cache"]
     assert len(re.findall("^## ", page, re.M)) == 1
     assert capsys.readouterr().out.strip() == page.strip()
 
@@ -194,29 +195,35 @@ def test_the_verdict_on_batching_follows_rates_and_shares():
     assert section.data["users"][1]["most_unfair"] is None
 
 
-def answer(method: str, prompt: int, seconds: float, token: int = 7) -> speculation.Run:
-    dtype, kind = "float32", (REPETITIVE, FREE)[prompt // 2]
-    drafted = 0 if method == speculation.PLAIN else 8
-    return speculation.Run(prompt, kind, method, dtype, (token,) * 9, seconds, 4, drafted, 4)
+def answer(token: int = 7, steps: int = 4) -> Answer:
+    return Answer((token,) * 9, steps, drafted=8, accepted=4)
+
+
+def compared(kind: str, seconds: float, token: int = 7) -> Timed:
+    outcome = Outcome("ngram", kind, [answer(steps=8)] * 2, [answer(), answer(token)])
+    return Timed(outcome, (2.0, 2.0), (seconds, seconds))
 
 
 def test_the_verdict_on_speculation_follows_tokens_and_times():
-    plan = replace(speculation.QUICK, timed="float32")
-    plain = [answer(speculation.PLAIN, prompt, 2.0) for prompt in range(4)]
-    fast = [answer("ngram", prompt, (1.0, 1.0, 4.0, 4.0)[prompt]) for prompt in range(4)]
-    section = speculation.section(plan, ["ngram"], [*plain, *fast])
+    fast, slow = compared(REPETITIVE, 1.0), compared(FREE, 4.0)
+    section = speculation.section(speculation.QUICK, [fast.outcome, slow.outcome], [fast, slow])
     assert holds(section) == [True, True]
-    repetitive, free = speculation.outcomes(["ngram"], [*plain, *fast])
-    assert (repetitive.speed_up, free.speed_up) == (2.0, 0.5)
-    assert repetitive.acceptance == 0.5
-    assert repetitive.tokens_per_step == 2
-    assert "ngram on free text in float32 (0.50x)" in section.remarks[0]
+    assert (fast.speed_up, slow.speed_up) == (2.0, 0.5)
+    assert (fast.outcome.acceptance, fast.outcome.tokens_per_step) == (0.5, 2)
+    assert "ngram on free text (0.50x)" in section.remarks[0]
     assert "repetitive" not in section.remarks[0]
+    assert len(section.remarks) == 1
 
-    other = [*fast[:3], answer("ngram", 3, 4.0, token=8)]
-    assert holds(speculation.section(plan, ["ngram"], [*plain, *other])) == [False, True]
-    slow = [answer("ngram", prompt, 3.0) for prompt in range(4)]
-    assert holds(speculation.section(plan, ["ngram"], [*plain, *slow])) == [True, False]
+    other, slower = compared(FREE, 4.0, token=8), compared(REPETITIVE, 3.0)
+    section = speculation.section(speculation.QUICK, [fast.outcome, other.outcome], [slower, other])
+    assert holds(section) == [False, False]
+    assert section.verdicts[0].because == "3 of 4 prompts"
+    assert "1 of 4 answers differ" in section.remarks[1]
+
+
+def test_prompts_of_both_kinds_are_timed():
+    timed = speculation._timed_prompts(speculation.FULL)
+    assert [PROMPTS[number][0] for number in timed] == [REPETITIVE] * 9 + [FREE] * 9
 
 
 def test_fifty_prompts_half_of_them_repetitive():

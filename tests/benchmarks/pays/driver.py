@@ -80,6 +80,10 @@ class Driver:
     def run(self, generate: Generate, prompt_ids: Sequence[int] = ()) -> Iterator[Taken]:
         """One request from beginning to end, step by step."""
         self.submit(generate, prompt_ids)
+        yield from self.drain()
+
+    def drain(self) -> Iterator[Taken]:
+        """Steps until every request has ended."""
         while self._engine.has_work:
             yield self.step()
 

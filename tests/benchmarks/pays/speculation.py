@@ -1,122 +1,50 @@
 """Speculative decoding against plain decoding: the same tokens, how many drafts are right, and
 whether they save time, on text that repeats itself and on free text.
 
-Every prompt is run by all methods in turn, plain decoding among them, so that what slows the
-machine down for a while slows all of them.
+Tokens are compared in float32 on all prompts: plain decoding runs them one at a time, drafting in
+batches, because what it says may depend on neither. Times are of single requests on some of the
+prompts, which all methods run in turn, plain decoding among them, so that what slows the machine
+down for a while slows all of them.
 """
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, replace
 
 from engine.inference.loading import LoadedModel
-from engine.inference.messages import Done, Token
+from engine.inference.messages import Done, Generate, Token
 from engine.scheduling.speculation import SpeculationMethod, SpeculationSettings
 from tests.benchmarks.pays.driver import Driver, Taken, greedy
-from tests.benchmarks.pays.prompts import FREE, PROMPTS, REPETITIVE
+from tests.benchmarks.pays.outcomes import KINDS, PLAIN, Answer, Outcome, Timed
+from tests.benchmarks.pays.prompts import PROMPTS, REPETITIVE
 from tests.benchmarks.pays.report import Section, Table, Verdict
 
-PLAIN = "plain"
 DRAFT_TOKENS = 4
-KINDS = (REPETITIVE, FREE)
 Say = Callable[[str], None]
+Methods = dict[str, SpeculationSettings | None]
 
 
 @dataclass(frozen=True, slots=True)
 class SpeculationPlan:
-    """``prompts`` as (kind, text). All run in float32, where tokens are compared; every
-    ``timed_every``-th of each kind also runs in ``timed``, which times are told for too."""
+    """``prompts`` as (kind, text). Drafting runs ``together`` of them at once in float32; every
+    ``timed_every``-th of each kind is timed in ``timed_in``."""
 
     prompts: tuple[tuple[str, str], ...] = PROMPTS
     max_tokens: int = 48
-    timed: str = "bfloat16"
-    timed_every: int = 2
+    together: int = 25
+    timed_in: str = "bfloat16"
+    timed_every: int = 3
 
 
 FULL = SpeculationPlan()
-QUICK = SpeculationPlan((*PROMPTS[:2], *PROMPTS[-2:]), 8, timed_every=1)
+QUICK = SpeculationPlan((*PROMPTS[:2], *PROMPTS[-2:]), 8, together=3, timed_every=1)
 
 
-@dataclass(frozen=True, slots=True)
-class Run:
-    """One answer. ``seconds`` and ``steps`` are those after the first token."""
-
-    prompt: int
-    kind: str
-    method: str
-    dtype: str
-    token_ids: tuple[int, ...]
-    seconds: float
-    steps: int
-    drafted: int
-    accepted: int
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """A method beside plain decoding on the same prompts, run in turn with it."""
-
-    method: str
-    dtype: str
-    kind: str
-    plain: Sequence[Run]
-    drafting: Sequence[Run]
-
-    @property
-    def same(self) -> int:
-        """Prompts that were answered with the same tokens."""
-        pairs = zip(self.plain, self.drafting, strict=True)
-        return sum(plain.token_ids == other.token_ids for plain, other in pairs)
-
-    @property
-    def acceptance(self) -> float | None:
-        """The share of drafts that were right; None if nothing was drafted."""
-        drafted = sum(run.drafted for run in self.drafting)
-        return sum(run.accepted for run in self.drafting) / drafted if drafted else None
-
-    @property
-    def tokens_per_step(self) -> float:
-        tokens = sum(len(run.token_ids) - 1 for run in self.drafting)
-        return tokens / sum(run.steps for run in self.drafting)
-
-    @property
-    def speed_up(self) -> float:
-        """Of all decode time together."""
-        plain = sum(run.seconds for run in self.plain)
-        return plain / sum(run.seconds for run in self.drafting)
-
-    @property
-    def speed_ups(self) -> list[float]:
-        """Of each prompt, slowest first."""
-        pairs = zip(self.plain, self.drafting, strict=True)
-        return sorted(plain.seconds / other.seconds for plain, other in pairs)
-
-    @property
-    def quarter_points(self) -> tuple[float, float]:
-        """The speed-ups that a quarter and three quarters of the prompts stay below."""
-        low, _, high = statistics.quantiles(self.speed_ups, n=4, method="inclusive")
-        return low, high
-
-    def to_document(self) -> dict[str, object]:
-        return {
-            "method": self.method,
-            "dtype": self.dtype,
-            "kind": self.kind,
-            "prompts": len(self.plain),
-            "same": self.same,
-            "acceptance": self.acceptance,
-            "tokens_per_step": self.tokens_per_step,
-            "speed_up": self.speed_up,
-            "speed_ups": self.speed_ups,
-        }
-
-
-def methods_of(num_layers: int) -> dict[str, SpeculationSettings | None]:
+def methods_of(num_layers: int) -> Methods:
     """Plain decoding and the methods, by the names that the tables use."""
     ngram = SpeculationSettings(SpeculationMethod.NGRAM, DRAFT_TOKENS)
-    methods: dict[str, SpeculationSettings | None] = {PLAIN: None, "ngram": ngram}
+    methods: Methods = {PLAIN: None, "ngram": ngram}
     for part in (1 / 2, 5 / 6):
         layer = max(1, min(num_layers - 1, round(num_layers * part)))
         settings = SpeculationSettings(SpeculationMethod.EARLY_EXIT, DRAFT_TOKENS, layer)
@@ -125,127 +53,163 @@ def methods_of(num_layers: int) -> dict[str, SpeculationSettings | None]:
 
 
 def measure(model: LoadedModel, plan: SpeculationPlan, say: Say) -> Section:
-    """Run the part. The model must have lanes for float32 and ``plan.timed`` open."""
+    """Run the part. The model must have lanes for float32 and ``plan.timed_in`` open."""
     methods = methods_of(model.config.num_layers)
-    driver = Driver(model)
-    runs: list[Run] = []
-    for dtype, every in (("float32", 1), (plan.timed, plan.timed_every)):
-        chosen = _every(plan.prompts, every)
-        for name, settings in methods.items():  # a first use of each, untimed
-            _run(driver, (-1, *plan.prompts[0]), 4, dtype, (name, settings))
-        for turn, prompt in enumerate(chosen):
-            say(f"speculation: {dtype}, prompt {turn + 1} of {len(chosen)}")
-            order = list(methods.items())
-            first = turn % len(order)
-            for method in (*order[first:], *order[:first]):
-                runs.append(_run(driver, prompt, plan.max_tokens, dtype, method))
-    return section(plan, [name for name in methods if name != PLAIN], runs)
+    driver = Driver(model, max_running=plan.together)
+    answers: dict[str, list[Answer]] = {}
+    for name, settings in methods.items():
+        say(f"speculation: float32, {name}")
+        at_once = 1 if settings is None else plan.together
+        answers[name] = _answers(driver, plan, settings, at_once)
+    return section(plan, outcomes_of(plan, answers), _timed(driver, plan, methods, say))
 
 
-def _every(prompts: Sequence[tuple[str, str]], every: int) -> list[tuple[int, str, str]]:
-    """Every so-many-th prompt of each kind, with its number."""
-    numbered = [(number, *prompt) for number, prompt in enumerate(prompts)]
-    return [p for kind in KINDS for p in [q for q in numbered if q[1] == kind][::every]]
+def outcomes_of(plan: SpeculationPlan, answers: dict[str, list[Answer]]) -> list[Outcome]:
+    """Each method beside plain decoding, by kind of text; answers in the order of the prompts."""
+    kinds = [kind for kind, _ in plan.prompts]
+
+    def of_kind(method: str, kind: str) -> list[Answer]:
+        return [a for a, its_kind in zip(answers[method], kinds, strict=True) if its_kind == kind]
+
+    return [
+        Outcome(method, kind, of_kind(PLAIN, kind), of_kind(method, kind))
+        for method in answers
+        if method != PLAIN
+        for kind in KINDS
+    ]
 
 
-def _run(
-    driver: Driver,
-    prompt: tuple[int, str, str],
-    max_tokens: int,
-    dtype: str,
-    method: tuple[str, SpeculationSettings | None],
-) -> Run:
-    number, kind, text = prompt
-    name, settings = method
-    generate = greedy("run", max_tokens, prompt=text, weights=dtype, speculation=settings)
-    taken = list(driver.run(generate))
-    (done,) = taken[-1].of(Done)
-    after_first = taken[_first_token(taken) + 1 :]
-    return Run(
-        prompt=number,
-        kind=kind,
-        method=name,
-        dtype=dtype,
-        token_ids=tuple(token.id for step in taken for token in step.of(Token)),
-        seconds=sum(step.seconds for step in after_first),
-        steps=len(after_first),
-        drafted=done.drafted_tokens,
-        accepted=done.accepted_tokens,
+def _generate(
+    plan: SpeculationPlan, number: int, dtype: str, settings: SpeculationSettings | None
+) -> Generate:
+    prompt = plan.prompts[number][1]
+    return greedy(str(number), plan.max_tokens, prompt=prompt, weights=dtype, speculation=settings)
+
+
+def _answers(
+    driver: Driver, plan: SpeculationPlan, settings: SpeculationSettings | None, at_once: int
+) -> list[Answer]:
+    """Answers to all prompts in float32, so many at once."""
+    answers: list[Answer] = []
+    numbers = range(len(plan.prompts))
+    for first in range(0, len(plan.prompts), at_once):
+        batch = numbers[first : first + at_once]
+        for number in batch:
+            driver.submit(_generate(plan, number, "float32", settings))
+        taken = list(driver.drain())
+        answers += [_answer(taken, str(number)) for number in batch]
+    return answers
+
+
+def _answer(taken: Iterable[Taken], request_id: str) -> Answer:
+    token_ids: list[int] = []
+    steps = -1
+    drafted = accepted = 0
+    for step in taken:
+        new = [token.id for token in step.of(Token) if token.request_id == request_id]
+        token_ids += new
+        steps += bool(new)
+        for done in step.of(Done):
+            if done.request_id == request_id:
+                drafted, accepted = done.drafted_tokens, done.accepted_tokens
+    return Answer(tuple(token_ids), steps, drafted, accepted)
+
+
+def _timed(driver: Driver, plan: SpeculationPlan, methods: Methods, say: Say) -> list[Timed]:
+    numbers = _timed_prompts(plan)
+    seconds: dict[str, list[float]] = {name: [] for name in methods}
+    answers: dict[str, list[Answer]] = {name: [] for name in methods}
+    order = list(methods.items())
+    for _, settings in order:  # the first use of each is not timed
+        first = replace(_generate(plan, 0, plan.timed_in, settings), max_tokens=4)
+        for _ in driver.run(first):
+            pass
+    for turn, number in enumerate(numbers):
+        say(f"speculation: {plan.timed_in}, prompt {turn + 1} of {len(numbers)}")
+        begin = turn % len(order)
+        for name, settings in (*order[begin:], *order[:begin]):
+            taken = list(driver.run(_generate(plan, number, plan.timed_in, settings)))
+            answers[name].append(_answer(taken, str(number)))
+            seconds[name].append(_decode_seconds(taken))
+    chosen = replace(plan, prompts=tuple(plan.prompts[number] for number in numbers))
+    kinds = [kind for kind, _ in chosen.prompts]
+
+    def of_kind(method: str, kind: str) -> tuple[float, ...]:
+        pairs = zip(seconds[method], kinds, strict=True)
+        return tuple(time for time, its_kind in pairs if its_kind == kind)
+
+    return [
+        Timed(outcome, of_kind(PLAIN, outcome.kind), of_kind(outcome.method, outcome.kind))
+        for outcome in outcomes_of(chosen, answers)
+    ]
+
+
+def _timed_prompts(plan: SpeculationPlan) -> list[int]:
+    """Numbers of the prompts that are timed, spread over each kind."""
+    of_kind = (
+        [number for number, (its_kind, _) in enumerate(plan.prompts) if its_kind == kind]
+        for kind in KINDS
     )
+    return [number for numbers in of_kind for number in numbers[:: plan.timed_every]]
 
 
-def _first_token(taken: Sequence[Taken]) -> int:
-    return next(index for index, step in enumerate(taken) if step.of(Token))
+def _decode_seconds(taken: Sequence[Taken]) -> float:
+    """Of the steps after the one that gave the first token."""
+    first = next(index for index, step in enumerate(taken) if step.of(Token))
+    return sum(step.seconds for step in taken[first + 1 :])
 
 
-def outcomes(methods: Iterable[str], runs: Sequence[Run]) -> list[Outcome]:
-    """By dtype, method and kind; runs of a prompt that the plain method also ran."""
-    found: list[Outcome] = []
-    for dtype in dict.fromkeys(run.dtype for run in runs):
-        for method in methods:
-            for kind in KINDS:
-                mine = [run for run in runs if run.dtype == dtype and run.kind == kind]
-                pair = (_by_prompt(mine, name) for name in (PLAIN, method))
-                found.append(Outcome(method, dtype, kind, *pair))
-    return found
-
-
-def _by_prompt(runs: Sequence[Run], method: str) -> list[Run]:
-    return sorted((r for r in runs if r.method == method), key=lambda run: run.prompt)
-
-
-def section(plan: SpeculationPlan, methods: Sequence[str], runs: Sequence[Run]) -> Section:
-    """The part's section from all runs of all methods."""
-    found = outcomes(methods, runs)
-    exact = [outcome for outcome in found if outcome.dtype == "float32"]
-    timed = [outcome for outcome in found if outcome.dtype == plan.timed]
+def section(plan: SpeculationPlan, exact: Sequence[Outcome], timed: Sequence[Timed]) -> Section:
+    """The part's section from what was compared in float32 and what was timed."""
+    methods = dict.fromkeys(outcome.method for outcome in exact)
     return Section(
         part="speculation",
         title="Speculation: the same text, sometimes sooner",
-        how=f"{len(plan.prompts)} prompts, greedy, {plan.max_tokens} tokens each, one request at a "
-        f"time, {DRAFT_TOKENS} drafts a step at most; the methods take turns on each prompt. "
-        f"All prompts in float32, of which tokens are compared; {len(timed[0].plain)} of each kind "
-        f"in {plan.timed} as well. Speed-up: decode time after the first token, plain over "
-        "drafting, of all prompts together; in brackets the quarter points of single prompts.",
-        tables=[Table("", _COLUMNS, [_row(outcome) for outcome in found])],
-        remarks=[_slower(found), *_parted(timed)],
+        how=f"{len(plan.prompts)} prompts, greedy, {plan.max_tokens} tokens each, {DRAFT_TOKENS} "
+        "drafts a step at most. In float32 all prompts are answered by plain decoding alone and "
+        f"by drafting in batches of up to {plan.together}. In {plan.timed_in} single requests are "
+        f"timed, {len(timed[0].seconds)} of each kind, the methods taking turns on each prompt. "
+        "Speed-up: decode time after the first token, plain over drafting, of all prompts "
+        "together; in brackets what a quarter and three quarters of the prompts stay below.",
+        tables=[
+            Table("Tokens, in float32:", _COLUMNS, [_row(outcome) for outcome in exact]),
+            Table(
+                f"Times, in {plan.timed_in}:",
+                (*_COLUMNS, "speed-up"),
+                [_timed_row(each) for each in timed],
+            ),
+        ],
+        remarks=[_slower(timed), *_parted(plan, timed)],
         verdicts=[
             *(_identical(method, exact) for method in methods),
-            *(_pays(outcome) for outcome in timed if outcome.kind == REPETITIVE),
+            *(_pays(each) for each in timed if each.outcome.kind == REPETITIVE),
         ],
         data={
             "max_tokens": plan.max_tokens,
-            "outcomes": [outcome.to_document() for outcome in found],
-            "runs": [asdict(run) for run in runs],
+            "float32": [outcome.to_document() for outcome in exact],
+            "timed_in": plan.timed_in,
+            "timed": [each.to_document() for each in timed],
         },
     )
 
 
-_COLUMNS = (
-    "method",
-    "computed in",
-    "text",
-    "prompts",
-    "same tokens",
-    "drafts accepted",
-    "tokens per step",
-    "speed-up",
-)
+_COLUMNS = ("method", "text", "same tokens", "drafts accepted", "tokens per step")
 
 
 def _row(outcome: Outcome) -> tuple[str, ...]:
     acceptance = outcome.acceptance
-    low, high = outcome.quarter_points
     return (
         outcome.method,
-        outcome.dtype,
         outcome.kind,
-        str(len(outcome.plain)),
         f"{outcome.same} of {len(outcome.plain)}",
         "—" if acceptance is None else f"{acceptance:.0%}",
         f"{outcome.tokens_per_step:.2f}",
-        f"{outcome.speed_up:.2f}x ({low:.2f} – {high:.2f})",
     )
+
+
+def _timed_row(timed: Timed) -> tuple[str, ...]:
+    low, high = timed.quarter_points
+    return (*_row(timed.outcome), f"{timed.speed_up:.2f}x ({low:.2f} – {high:.2f})")
 
 
 def _identical(method: str, exact: Sequence[Outcome]) -> Verdict:
@@ -255,19 +219,19 @@ def _identical(method: str, exact: Sequence[Outcome]) -> Verdict:
     return Verdict(claim, same == prompts, f"{same} of {prompts} prompts")
 
 
-def _pays(outcome: Outcome) -> Verdict:
+def _pays(timed: Timed) -> Verdict:
     return Verdict(
-        f"{outcome.method}: faster than plain on {outcome.kind} text, in {outcome.dtype}",
-        outcome.speed_up > 1,
-        f"{outcome.speed_up:.2f}x with {outcome.tokens_per_step:.2f} tokens per step",
+        f"{timed.outcome.method}: faster than plain on {timed.outcome.kind} text",
+        timed.speed_up > 1,
+        f"{timed.speed_up:.2f}x with {timed.outcome.tokens_per_step:.2f} tokens per step",
     )
 
 
-def _slower(found: Sequence[Outcome]) -> str:
+def _slower(timed: Sequence[Timed]) -> str:
     slower = [
-        f"{o.method} on {o.kind} text in {o.dtype} ({o.speed_up:.2f}x)"
-        for o in found
-        if o.quarter_points[1] < 1
+        f"{each.outcome.method} on {each.outcome.kind} text ({each.speed_up:.2f}x)"
+        for each in timed
+        if each.quarter_points[1] < 1
     ]
     if not slower:
         return "No method slowed down three quarters of the prompts of a kind."
@@ -277,12 +241,12 @@ def _slower(found: Sequence[Outcome]) -> str:
     )
 
 
-def _parted(timed: Sequence[Outcome]) -> list[str]:
-    parted = sum(len(o.plain) - o.same for o in timed)
+def _parted(plan: SpeculationPlan, timed: Sequence[Timed]) -> list[str]:
+    pairs = sum(len(each.seconds) for each in timed)
+    parted = pairs - sum(each.outcome.same for each in timed)
     if not parted:
         return []
-    dtype, pairs = timed[0].dtype, sum(len(o.plain) for o in timed)
     return [
-        f"In {dtype}, {parted} of {pairs} answers differ from plain decoding: verifying several "
-        "tokens at once adds in another order, and near ties then fall the other way."
+        f"In {plan.timed_in}, {parted} of {pairs} answers differ from plain decoding: verifying "
+        "several tokens at once adds in another order, and near ties then fall the other way."
     ]
