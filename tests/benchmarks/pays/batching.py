@@ -20,30 +20,16 @@ from engine.catalog.units import significant, time_label
 from engine.inference.calibration import measure_machine
 from engine.inference.device import open_device
 from engine.inference.loading import LoadedModel
-from engine.inference.messages import Done, Step, Token
+from engine.inference.messages import Step, Token
 from engine.scheduling.plan import SequenceShape
 from engine.simulator.step_cost import StepCostModel
-from tests.benchmarks.pays.driver import MODES, Driver, Taken, greedy, prose
+from tests.benchmarks.pays.crowd import BatchingPlan, Crowd, user_of
+from tests.benchmarks.pays.driver import MODES, Taken
 from tests.benchmarks.pays.report import Section, Table, Verdict
 from tests.benchmarks.roofline import hardware_of
 
 MOST_UNFAIR = 2.0
 Say = Callable[[str], None]
-
-
-@dataclass(frozen=True, slots=True)
-class BatchingPlan:
-    """``steps_between`` two arrivals. The window is ``pieces`` of ``piece_steps`` steps. The
-    machine is calibrated ``calibrations`` times: before, and again after."""
-
-    users: tuple[int, ...] = (1, 2, 4, 8, 16, 32, 64)
-    prompt_tokens: int = 50
-    max_tokens: int = 64
-    dtype: str = "bfloat16"
-    steps_between: int = 2
-    piece_steps: int = 32
-    pieces: int = 3
-    calibrations: int = 2
 
 
 FULL = BatchingPlan()
@@ -89,59 +75,6 @@ class Served:
         return None if least.min() == 0 else float((spans.max(axis=1) / least).max())
 
 
-class Crowd:
-    """Users of one engine; each has a session of its own."""
-
-    def __init__(self, model: LoadedModel, plan: BatchingPlan, users: int) -> None:
-        self._driver = Driver(model, max_running=max(plan.users), policy="fair")
-        self._plan = plan
-        self._users = users
-        self._asked = [0] * users
-        self._prompts = [prose(model, plan.prompt_tokens, number) for number in range(2 * users)]
-
-    def arrive(self) -> None:
-        """Take users in one by one and step until the last of them has its first token."""
-        waiting = set(range(self._users))
-        steps = 0
-        while waiting:
-            if steps % self._plan.steps_between == 0 and steps // self._plan.steps_between < (
-                self._users
-            ):
-                self._ask(steps // self._plan.steps_between)
-            waiting -= {_user(token) for token in self.step().of(Token)}
-            steps += 1
-
-    def step(self) -> Taken:
-        """One step, after which those whose answer is complete ask again."""
-        taken = self._driver.step()
-        for done in taken.of(Done):
-            self._ask(_user(done))
-        return taken
-
-    def leave(self) -> None:
-        """End all requests."""
-        for user in range(self._users):
-            self._driver.abort(self._name(user))
-
-    def _ask(self, user: int) -> None:
-        self._asked[user] += 1
-        generate = greedy(
-            self._name(user),
-            self._plan.max_tokens,
-            weights=self._plan.dtype,
-            session_id=f"user {user}",
-        )
-        number = user + self._users * (self._asked[user] % 2)
-        self._driver.submit(generate, self._prompts[number])
-
-    def _name(self, user: int) -> str:
-        return f"{user}/{self._asked[user]}"
-
-
-def _user(message: Token | Done) -> int:
-    return int(message.request_id.partition("/")[0])
-
-
 def measure(model: LoadedModel, plan: BatchingPlan, say: Say) -> Section:
     """Run the part. The model must have a lane for ``plan.dtype`` open."""
     device = open_device(model.device)
@@ -184,7 +117,7 @@ def _served(
     tokens = [[0] * users for _ in taken]
     for row, step in zip(tokens, taken, strict=True):
         for token in step.of(Token):
-            row[_user(token)] += 1
+            row[user_of(token)] += 1
     gaps = (token.itl_ms for step in taken for token in step.of(Token))
     return Served(
         users=users,

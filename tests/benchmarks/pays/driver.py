@@ -105,9 +105,14 @@ def greedy(request_id: str, max_tokens: int, **fields: Any) -> Generate:
     )
 
 
-def prose(model: LoadedModel, num_tokens: int, number: int = 0) -> list[int]:
-    """That many tokens of real text; another passage for each number, until the text is used up."""
+def passages(model: LoadedModel, num_tokens: int, count: int) -> list[list[int]]:
+    """So many passages of real text, of that many tokens each; they come again if it is used up."""
     ids = model.tokenizer.encode(text_of(HELD_OUT))
-    passages = len(ids) // num_tokens
-    first = number % passages * num_tokens
-    return ids[first : first + num_tokens]
+    there_are = len(ids) // num_tokens
+    starts = (number % there_are * num_tokens for number in range(count))
+    return [ids[start : start + num_tokens] for start in starts]
+
+
+def prose(model: LoadedModel, num_tokens: int) -> list[int]:
+    """The first passage of that length."""
+    return passages(model, num_tokens, 1)[0]
