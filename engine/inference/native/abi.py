@@ -71,7 +71,6 @@ def declare_all(library: ctypes.CDLL) -> None:
         ("firsttoken_new", _pointer, (ctypes.POINTER(ModelSpec),)),
         ("firsttoken_free", None, (_pointer,)),
         ("firsttoken_step", ctypes.c_int, (_pointer, ctypes.POINTER(StepSpec))),
-        ("firsttoken_wake", None, ()),
     ):
         function = getattr(library, name)
         function.restype = result

@@ -56,7 +56,7 @@ class NativeDecoder:
 
         Raises:
             ValueError: the model or cache is not supported.
-            MemoryError: there is no memory for it.
+            MemoryError: there is no memory for it, or no thread.
         """
         reason = unsupported(transformer, cache)
         if reason is not None:
@@ -98,7 +98,7 @@ class NativeDecoder:
 
         Raises:
             ValueError: the plan is empty, or a sequence has no tokens or too few blocks.
-            MemoryError: there is no memory for it.
+            MemoryError: there is no memory for it, or no thread.
         """
         sampled, arrays = self._lay_out(plan.sequences)
         count = sum(sequence.num_sampled for sequence in sampled)
@@ -112,7 +112,7 @@ class NativeDecoder:
             x_tm = self._embed(torch.tensor(ids)).float().contiguous()
             step.embedded = x_tm.data_ptr()
         if self._library.firsttoken_step(self._handle, step):
-            raise MemoryError("there is no memory for a native step")
+            raise MemoryError("there is no memory or no thread for a native step")
         del arrays  # they had to live until here
         stages = dict(zip(_STAGES, self._stages.tolist(), strict=True))
         summary = LogitSummary(self._likeliest_n[:count].long(), self._logsumexp_n[:count])

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <exception>
 #include <limits>
 #include <new>
 
@@ -316,16 +317,13 @@ Decoder* firsttoken_new(const firsttoken::ModelSpec* model) {
 
 void firsttoken_free(Decoder* decoder) { delete decoder; }
 
-// 0, or 1 where there was no memory.
+// 0, or 1 where there was no memory or no thread.
 int firsttoken_step(Decoder* decoder, const firsttoken::StepSpec* step) {
     try {
         decoder->run(*step);
         return 0;
-    } catch (const std::bad_alloc&) {
+    } catch (const std::exception&) {
         return 1;
     }
 }
-
-// Has the threads awake for the step that comes next.
-void firsttoken_wake() { firsttoken::Pool::instance().wake(); }
 }

@@ -66,7 +66,6 @@ struct alignas(64) Pile {
 class Pool {
   public:
     static constexpr int kSpinMicroseconds = 100;
-    static constexpr int kMaxThreads = 256;
 
     // The one pool of this process. Its threads end with the process.
     static Pool& instance() {
@@ -84,12 +83,6 @@ class Pool {
             wait_until([&] { return working_.load(std::memory_order_acquire) == 0; });
     }
 
-    // Wakes the threads ahead of a step that is about to come.
-    void wake() {
-        call_.fetch_add(1, std::memory_order_seq_cst);
-        notify();
-    }
-
   private:
     void start(int parts, const std::function<void(int)>& body) {
         for (; num_threads_ < parts - 1; ++num_threads_) {
@@ -99,12 +92,7 @@ class Pool {
         parts_ = parts;
         working_.store(num_threads_, std::memory_order_relaxed);
         ++jobs_;
-        job_.store(jobs_, std::memory_order_release);
-        call_.fetch_add(1, std::memory_order_seq_cst);
-        notify();
-    }
-
-    void notify() {
+        job_.store(jobs_, std::memory_order_seq_cst);
         if (sleeping_.load(std::memory_order_seq_cst) == 0) return;
         const std::lock_guard<std::mutex> lock(sleepers_);
         wake_up_.notify_all();
@@ -119,10 +107,9 @@ class Pool {
         }
     }
 
-    // Spins for a while and then sleeps, until there is a new job or a wake-up.
+    // Spins for a while and then sleeps, until there is a new job.
     void rest(unsigned done) {
         using Clock = std::chrono::steady_clock;
-        const unsigned called = call_.load(std::memory_order_seq_cst);
         const auto until = Clock::now() + std::chrono::microseconds(kSpinMicroseconds);
         while (Clock::now() < until) {
             for (int round = 0; round < 64; ++round) {
@@ -132,7 +119,7 @@ class Pool {
         }
         std::unique_lock<std::mutex> lock(sleepers_);
         sleeping_.fetch_add(1, std::memory_order_seq_cst);
-        wake_up_.wait(lock, [&] { return call_.load(std::memory_order_seq_cst) != called; });
+        wake_up_.wait(lock, [&] { return job_.load(std::memory_order_seq_cst) != done; });
         sleeping_.fetch_sub(1, std::memory_order_seq_cst);
     }
 
@@ -143,7 +130,6 @@ class Pool {
     int parts_ = 0;
     alignas(64) std::atomic<unsigned> job_{0};
     alignas(64) std::atomic<int> working_{0};
-    alignas(64) std::atomic<unsigned> call_{0};  // counts jobs and wake-ups
     std::mutex sleepers_;
     std::condition_variable wake_up_;
     std::atomic<int> sleeping_{0};
