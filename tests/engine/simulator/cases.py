@@ -48,10 +48,17 @@ def device(
     )
 
 
+def _shape(prefix_tokens: int, new_tokens: int, samples: bool, drafts: int) -> SequenceShape:
+    """Drafts come after at least one known token, in a sequence that samples."""
+    most = new_tokens - 1 if samples else 0
+    return SequenceShape(prefix_tokens, new_tokens, samples, min(drafts, most))
+
+
 shapes = st.builds(
-    SequenceShape,
+    _shape,
     prefix_tokens=st.integers(0, 20_000),
     new_tokens=st.integers(1, 4_000),
     samples=st.booleans(),
+    drafts=st.integers(0, 16),
 )
 batches = st.lists(shapes, min_size=1, max_size=12)

@@ -122,7 +122,7 @@ def test_a_longer_prefix_never_costs_less(
     model: ModelSpec, shape: SequenceShape, longer: int
 ) -> None:
     cost_model = StepCostModel(model, device())
-    far = SequenceShape(shape.prefix_tokens + longer, shape.new_tokens, shape.samples)
+    far = shape._replace(prefix_tokens=shape.prefix_tokens + longer)
     assert cost_model.cost([far]).time >= cost_model.cost([shape]).time
 
 
