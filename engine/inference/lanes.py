@@ -25,7 +25,8 @@ from engine.scheduling.plan import Phase, ScheduledSequence, StepPlan
 log = logging.getLogger(__name__)
 
 _WARM_UP = "warm-up"
-_WARM_UP_TOKENS = 64
+# A prompt that runs as native steps do, and one that is long enough for torch's own kernels.
+_WARM_UP_TOKENS = (64, 160)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,15 +121,21 @@ class LaneOpener:
 
 
 def _warm_up(executor: TorchExecutor) -> None:
-    """Run one prefill and one decode step for nobody.
+    """Run a short and a long prefill and a decode step for nobody.
 
     The first use of each kernel compiles and allocates, and would otherwise be in the first
     person's TTFT. What it leaves in the cache is finite and is written over by the blocks' owners.
     """
     executor.add_request(_WARM_UP, SamplingParams())
-    num_tokens = min(_WARM_UP_TOKENS, executor.num_blocks * executor.block_size - 1)
-    table = tuple(range(blocks_for(num_tokens + 1, executor.block_size)))
-    for phase, start, count in ((Phase.PREFILL, 0, num_tokens), (Phase.DECODE, num_tokens, 1)):
-        sequence = ScheduledSequence(_WARM_UP, phase, start, (0,) * count, table, samples=True)
-        executor.execute(StepPlan(0, (sequence,)))
+    longest = executor.num_blocks * executor.block_size - 1
+    for wanted in _WARM_UP_TOKENS:
+        num_tokens = min(wanted, longest)
+        _run(executor, Phase.PREFILL, 0, num_tokens)
+        _run(executor, Phase.DECODE, num_tokens, 1)
     executor.release(_WARM_UP)
+
+
+def _run(executor: TorchExecutor, phase: Phase, start: int, count: int) -> None:
+    table = tuple(range(blocks_for(start + count, executor.block_size)))
+    sequence = ScheduledSequence(_WARM_UP, phase, start, (0,) * count, table, samples=True)
+    executor.execute(StepPlan(0, (sequence,)))
