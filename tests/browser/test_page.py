@@ -114,7 +114,7 @@ def test_bfloat16_can_be_chosen(
     page.get_by_role("radio", name="bfloat16").check(force=True)
     expect(page.locator(".roof")).to_have_attribute("data-dtype", "bfloat16")
     run(page, "b")
-    assert fake_engine.requests[-1].dtype == "bfloat16"
+    assert fake_engine.requests[-1].weights == "bfloat16"
 
 
 def test_every_knob_reaches_the_engine(

@@ -103,7 +103,7 @@ def test_another_language_or_a_reload_keeps_what_was_typed(
     fake_engine.endless = False
     run(page)
     assert fake_engine.requests[-1].prompt == "mine, and\nlong to type"
-    assert fake_engine.requests[-1].dtype == "bfloat16"
+    assert fake_engine.requests[-1].weights == "bfloat16"
 
 
 def test_a_precision_is_kept_until_the_engine_has_told_its_own(
