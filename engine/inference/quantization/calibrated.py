@@ -9,7 +9,7 @@ Shapes: t tokens · m model width.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import torch
 from torch import Tensor
@@ -108,7 +108,7 @@ class _Weights(Mapping[str, Tensor]):
         self._checkpoint = checkpoint
         self.kept: dict[str, Tensor] = {}
 
-    def keep(self, names: Iterator[str] | Sequence[str]) -> None:
+    def keep(self, names: Iterable[str]) -> None:
         """Read these now, and let go of those that were kept."""
         self.kept = {name: torch.from_numpy(self._checkpoint.tensor(name)) for name in names}
 
