@@ -55,10 +55,14 @@ def _row(lane: Mapping[str, Any]) -> str:
         f"{quality['mean_kl']:.5f}",
         f"{quality['p99_kl']:.3f}",
         f"{quality['top1_agreement']:.1%}",
-        f"{quality['perplexity']:.2f}",
+        _perplexity(quality["perplexity"]),
         "—" if speed is None else f"{speed:.1f}",
     )
     return f"| {' | '.join(cells)} |"
+
+
+def _perplexity(value: float) -> str:
+    return f"{value:.2f}" if value < 10_000 else f"{value:.0e}"
 
 
 def _notes(lanes: list[Mapping[str, Any]]) -> list[str]:
