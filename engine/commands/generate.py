@@ -131,7 +131,7 @@ def _run(request: Generate, options: EngineOptions) -> list[Message]:
     from engine.inference.engine import Engine
     from engine.inference.loading import load_model
 
-    loaded = load_model(replace(options, dtypes=_lane_name(request)))
+    loaded = load_model(replace(options, dtypes=_lane_name(request, options.device)))
     heard: list[Message] = []
     limits = SchedulerLimits(
         max_step_tokens=options.max_step_tokens, max_context=loaded.config.max_context
@@ -143,14 +143,14 @@ def _run(request: Generate, options: EngineOptions) -> list[Message]:
     return heard
 
 
-def _lane_name(request: Generate) -> str:
+def _lane_name(request: Generate, device: str) -> str:
     """The one lane to open; for weights of the engine's choice, what it would choose."""
     kv = parse_kv(request.kv_cache)
     weights = request.weights
     if weights == "auto":
         from engine.inference.device import open_device
 
-        weights = open_device().default_dtype
+        weights = open_device(device).default_dtype
     return LaneSettings(parse_weights(weights), kv, request.prefix_cache).name
 
 

@@ -36,9 +36,6 @@ from engine.scheduling.scheduler import SchedulerLimits
 
 log = logging.getLogger(__name__)
 
-MAX_LANES_ON_DEMAND = 4
-"""Lanes beside those that are open from the start; the one unused for longest makes room."""
-
 
 @dataclass(slots=True)
 class _Held:
@@ -81,10 +78,17 @@ class Engine:
             self._refuse_known(request_id)
             return None
         held = self._held.get(name)
+        limits = self._lanes.knobs.limits
+        waiting = sum(p.generate.n for p in held.requests) if held else 0
+        if waiting + prepared.generate.n > limits.max_running + limits.max_waiting:
+            full = "too many prompts wait for these engine settings; try again in a moment"
+            self.refuse(request_id, QueueFull(full))
+            return None
         if held is None and not self._lanes.make_room(len(self._held)):
             busy = "too many different engine settings are in use; try again in a moment"
             self.refuse(request_id, QueueFull(busy, field="weights"))
             return None
+        self._emit(self.info)  # making room may have closed a lane
         self._emit(Opening(request_id, name))
         if held is not None:
             held.requests.append(prepared)
@@ -106,7 +110,7 @@ class Engine:
         self._emit(self.info)
         held = self._held.pop(opened.settings.name, None)
         for prepared in held.requests if held else ():
-            self.submit(prepared.with_lane_opened(opened.seconds))
+            self.submit(prepared.with_lane_opened())
 
     def lane_failed(self, settings: LaneSettings, error: EngineError) -> None:
         """Refuse the requests that waited for a lane that could not be opened."""

@@ -14,6 +14,7 @@ from engine.inference.loading import LoadedModel
 from engine.inference.messages import Configure, LaneInfo, Message
 from engine.inference.telling import Facts, Teller
 from engine.scheduling.blocks import BlockPool
+from engine.scheduling.events import Event
 from engine.scheduling.limits import SchedulerLimits
 from engine.scheduling.loop import SchedulingLoop, WallClock
 from engine.scheduling.policies import POLICIES
@@ -35,6 +36,16 @@ class Lane:
     opened: OpenedLane
     info: LaneInfo
     last_used: int = 0
+
+    def close(self) -> None:
+        """Part loop and teller, which know each other: their memory is free at once then, and not
+        only when Python's collector finds the circle."""
+        self.loop.emit = _nobody_listens
+        self.teller.detach()
+
+
+def _nobody_listens(event: Event) -> None:
+    raise AssertionError(f"a closed lane told {type(event).__name__}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +120,7 @@ class LaneSet:
             return False
         for lane in idle[: max(excess, 0)]:
             log.info("lane %s is closed", lane.info.name)
+            lane.close()
             del self._lanes[lane.info.name]
         return True
 
@@ -116,20 +128,25 @@ class LaneSet:
         """Turn the knobs of all lanes, and of those that are opened later.
 
         Raises:
-            InvalidRequest: a live request could never finish then. Some lanes may have obeyed.
+            InvalidRequest: no lane has so many blocks, or a live request could never finish then.
+                Some lanes may have obeyed.
         """
+        most = max(lane.loop.scheduler.pool.num_blocks for lane in self)
+        if knobs.usable_blocks is not None and knobs.usable_blocks > most:
+            raise InvalidRequest(f"choose 1 to {most} KV blocks", field="usable_blocks")
         self.knobs = knobs
         for lane in self:
             self._obey(lane)
 
     def _obey(self, lane: Lane) -> None:
         knobs, scheduler = self.knobs, lane.loop.scheduler
-        usable = knobs.usable_blocks
+        usable, blocks = knobs.usable_blocks, scheduler.pool.num_blocks
         lane.loop.configure(
             limits=limits_of(lane.opened.settings, knobs.limits),
             # A new one starts without what the old one knew of who was served.
             policy=None if scheduler.policy.name == knobs.policy else POLICIES[knobs.policy](),
-            usable_blocks=scheduler.pool.num_blocks if usable is None else usable,
+            # Lanes differ in how many blocks they have; where there are fewer, all may be used.
+            usable_blocks=blocks if usable is None else min(usable, blocks),
         )
 
     def _make(self, opened: OpenedLane, *, on_demand: bool) -> Lane:
@@ -156,4 +173,6 @@ def limits_of(settings: LaneSettings, limits: SchedulerLimits) -> SchedulerLimit
     """The limits as a lane of these settings obeys them."""
     if settings.kv.layout is not KVLayout.OFF:
         return limits
-    return replace(limits, keep_computed=False)
+    # A step takes a whole text, and all others wait for it: so no text may be longer than a step.
+    longest = min(limits.max_context, limits.max_step_tokens)
+    return replace(limits, keep_computed=False, max_context=longest)

@@ -13,10 +13,16 @@ from weakref import WeakValueDictionary
 
 from engine.inference.device import DTYPES, Device
 from engine.inference.executor import TorchExecutor
-from engine.inference.lane_settings import LaneSettings, WeightFormat, WeightSettings
+from engine.inference.lane_settings import (
+    KVLayout,
+    KVSettings,
+    LaneSettings,
+    WeightFormat,
+    WeightSettings,
+)
 from engine.inference.model.load import load_transformer
 from engine.inference.model.transformer import Transformer
-from engine.inference.quantization.quantize import quantize
+from engine.inference.quantization.stored import quantize_once
 from engine.inference.sampling_params import SamplingParams
 from engine.inference.weights.checkpoint import Checkpoint
 from engine.scheduling.blocks import DEFAULT_BLOCK_SIZE, blocks_for
@@ -87,13 +93,24 @@ class LaneOpener:
 
     def _executor(self, settings: LaneSettings) -> TorchExecutor:
         tokenizer = self._checkpoint.tokenizer()
+        num_blocks, block_size = self._blocks(settings.kv)
         return TorchExecutor(
             self._transformer(settings.weights),
-            num_blocks=self._num_blocks,
+            num_blocks=num_blocks,
+            block_size=block_size,
             num_tokens=tokenizer.vocab_size,
             unknown_ids=tokenizer.unknown_ids(tokenizer.vocab_size),
             kv=settings.kv,
         )
+
+    def _blocks(self, kv: KVSettings) -> tuple[int, int]:
+        """How many blocks of how many positions hold ``kv_tokens``: a contiguous cache has one slab
+        for each sequence, as long as a sequence can be."""
+        if kv.layout is not KVLayout.CONTIGUOUS:
+            return self._num_blocks, DEFAULT_BLOCK_SIZE
+        longest = blocks_for(self._checkpoint.config.max_context, DEFAULT_BLOCK_SIZE)
+        slab = min(longest, self._num_blocks)
+        return self._num_blocks // slab, slab * DEFAULT_BLOCK_SIZE
 
     def _transformer(self, weights: WeightSettings) -> Transformer:
         transformer = self._transformers.get(weights.name)
@@ -107,7 +124,7 @@ class LaneOpener:
         dtype = weights.format.value
         bits = float(weights.bits or 0)
         if weights.format in (WeightFormat.INT8, WeightFormat.INT4, WeightFormat.FILE):
-            quantized = quantize(checkpoint, weights)
+            quantized = quantize_once(checkpoint, weights)
             checkpoint, matrices = quantized.checkpoint, quantized.matrices
             dtype, bits = self._device.default_dtype, quantized.bits_per_weight
         self._bits[weights.name] = bits

@@ -292,7 +292,8 @@ class Token(Message):
 
 @dataclass(frozen=True, slots=True)
 class Drafted(Message):
-    """A step verified drafts: their ids and visible texts, and how many of them were accepted.
+    """A step verified drafts: their ids and visible texts, and how many of them the model agrees
+    with, from the first on: these are the next tokens, unless the text ends among them.
 
     Comes after the step and before its tokens.
     """

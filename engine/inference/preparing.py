@@ -45,10 +45,11 @@ class PreparedRequest:
         """How one sample is drawn: as a request of its own with the seed plus its number."""
         return replace(self.sampling, seed=(self.sampling.seed + sample) % (MAX_SEED + 1))
 
-    def with_lane_opened(self, seconds: float) -> PreparedRequest:
-        """The same request, on whose clock the opening of its lane does not count."""
+    def with_lane_opened(self) -> PreparedRequest:
+        """The same request, on whose clock the wait for its lane does not count."""
         now = time.perf_counter()
-        return replace(self, received=now - self.tokenize_seconds, opening_seconds=seconds)
+        waited = now - self.received - self.tokenize_seconds
+        return replace(self, received=now - self.tokenize_seconds, opening_seconds=waited)
 
 
 def prepare_request(model: LoadedModel, generate: Generate, received: float) -> PreparedRequest:

@@ -62,6 +62,7 @@ class Sample:
     cached_tokens: int = 0
     drafted_tokens: int = 0
     accepted_tokens: int = 0
+    accepted_to_come: int = 0
 
     @property
     def request_id(self) -> str:
@@ -83,6 +84,10 @@ class Teller:
         """``finish`` ends a sample in the scheduler, because its text contains a stop string or
         because another sample of its request has failed."""
         self._finish = finish
+
+    def detach(self) -> None:
+        """Forget the loop."""
+        self._finish = _not_attached
 
     def tell(self, event: Event) -> None:
         """Send what an event means for each request that it concerns."""
@@ -135,7 +140,8 @@ class Teller:
 
     def _tell_started(self, event: RequestStarted) -> None:
         sample = self.samples[event.request_id]
-        sample.cached_tokens = event.cached_tokens
+        if not sample.stream.token_ids:  # after a preemption its own answer is found, too
+            sample.cached_tokens = event.cached_tokens
         self._emit(
             Started(
                 request_id=sample.request_id,
@@ -182,6 +188,7 @@ class Teller:
         sample = self.samples.get(event.request_id)
         if sample is None:
             return  # a stop string ended it within this step's accepted drafts
+        sample.accepted_to_come = max(0, sample.accepted_to_come - 1)
         stream = sample.stream
         text, seconds = stream.push(event.token_id, event.time)
         piece = self._tokenizer.piece
@@ -209,6 +216,7 @@ class Teller:
             return
         sample.drafted_tokens += len(event.proposed)
         sample.accepted_tokens += event.num_accepted
+        sample.accepted_to_come = event.num_accepted
         self._emit(
             Drafted(
                 request_id=sample.request_id,
@@ -243,7 +251,8 @@ class Teller:
                 text=stream.whole_text(),
                 cached_tokens=sample.cached_tokens,
                 drafted_tokens=sample.drafted_tokens,
-                accepted_tokens=sample.accepted_tokens,
+                # The text may have ended among the drafts of its last step.
+                accepted_tokens=sample.accepted_tokens - sample.accepted_to_come,
                 sample=sample.number,
                 samples_left=len(mates),
             )

@@ -45,7 +45,8 @@ from engine.inference.probes.model import ProbeModel
 from engine.inference.probes.summaries import Summaries
 from engine.inference.probes.taps import Recorder, ablation_tap, chain
 
-MAX_TOKENS = 1_024
+MAX_TOKENS = 768
+"""Two float32 arrays of so many tokens squared still fit into one line of the worker."""
 
 _POINTS = (*attention_answers.POINTS, *stream.FEED_FORWARD_POINTS)
 
