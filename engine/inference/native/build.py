@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
+import logging
 import os
 import platform
 import shutil
@@ -24,6 +25,8 @@ from filelock import FileLock
 from engine.catalog.this_machine import state_dir
 from engine.inference.native.abi import declare_all
 
+log = logging.getLogger(__name__)
+
 SOURCES = Path(__file__).parent / "csrc"
 COMPILERS = ("c++", "g++", "clang++")
 
@@ -31,6 +34,8 @@ _FLAGS = ("-O3", "-std=c++17", "-ffp-contract=fast", "-shared", "-fPIC", "-pthre
 # The flag for "this very processor" is not the same everywhere.
 _NATIVE_FLAGS = ("-march=native", "-mcpu=native")
 _TIMEOUT_S = 300
+# Libraries that stay in a folder: other machines or versions of the program may share it.
+_KEPT = 3
 _CPU_INFO = Path("/proc/cpuinfo")
 
 
@@ -78,6 +83,7 @@ def build(folder: Path) -> Path:
     """Compile the library into ``folder``; where it lies.
 
     It appears there at once and whole. Of two processes that build, one waits for the other.
+    Older libraries make room for it; who has one loaded keeps it.
 
     Raises:
         NativeUnavailable: there is no compiler, it fails, or the folder cannot be written.
@@ -98,6 +104,7 @@ def build(folder: Path) -> Path:
             _compile(compiler, made)
             load(made)
             os.replace(made, target)
+            _remove_old(folder)
     except OSError as error:
         raise NativeUnavailable(f"{folder} cannot be written: {error.strerror}") from error
     return target
@@ -115,6 +122,17 @@ def load(path: Path) -> ctypes.CDLL:
     except (OSError, AttributeError) as error:
         raise NativeUnavailable(f"the compiled library does not load: {error}") from error
     return library
+
+
+def _remove_old(folder: Path) -> None:
+    """Delete all but the newest libraries. Memory that is mapped from a deleted file stays valid;
+    a system that does not allow deleting it only keeps the file."""
+    made = sorted(folder.glob("step-*.so"), key=lambda path: path.stat().st_mtime, reverse=True)
+    for path in made[_KEPT:]:
+        try:
+            path.unlink()
+        except OSError as error:
+            log.info("the old library %s stays: %s", path.name, error.strerror)
 
 
 def _compile(compiler: str, made: Path) -> None:

@@ -86,7 +86,7 @@ class NativeDecoder:
 
     @property
     def nbytes(self) -> int:
-        """Bytes that its packed weights take."""
+        """Bytes that its packed weights take, which decoders of the same transformer share."""
         return self._weights.nbytes
 
     def takes(self, plan: StepPlan) -> bool:

@@ -59,7 +59,8 @@ class NativeSteps:
 
     @property
     def nbytes(self) -> int:
-        """Bytes that weights take in native form, beside those in torch."""
+        """Bytes that weights take in native form, beside those in torch; 0 before the first native
+        step. Decoders of one transformer share them."""
         return 0 if self._decoder is None else self._decoder.nbytes
 
     def taking(self, plan: StepPlan) -> NativeDecoder | None:

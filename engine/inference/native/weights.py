@@ -1,12 +1,15 @@
 """A transformer's weights as the structures of the native step.
 
-Matrices are packed once more for it; norms, tables and the KV cache are read where they are.
+Matrices are packed once more for it, once for all decoders of a transformer; norms, tables and the
+KV cache are read where they are.
 """
 
 from __future__ import annotations
 
 import ctypes
+import threading
 from dataclasses import dataclass, field
+from weakref import WeakValueDictionary
 
 import numpy as np
 import torch
@@ -25,13 +28,36 @@ from engine.inference.quantization.linear import QuantizedLinear
 _HEAD_DIMS = frozenset(16 * vectors for vectors in (1, 2, 3, 4, 5, 6, 8, 16))
 
 
-@dataclass(slots=True)
-class NativeWeights:
-    """``spec`` and all memory that it points to. ``nbytes``: what was packed for it alone."""
+@dataclass(slots=True, weakref_slot=True)
+class PackedWeights:
+    """What all decoders of one transformer share: its packed matrices and the addresses of its
+    norms, with all memory that they point to.
 
-    spec: ModelSpec
+    ``layers``: all but the KV cache and the window, which are a decoder's own. ``nbytes``: what was
+    packed for native steps alone.
+    """
+
+    transformer: Transformer
+    library: ctypes.CDLL
+    layers: ctypes.Array[LayerSpec]
+    head: PackedMatrixStruct = field(default_factory=PackedMatrixStruct)
+    final_norm: int = 0
     nbytes: int = 0
     kept: list[object] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class NativeWeights:
+    """``spec`` and all memory that it points to."""
+
+    spec: ModelSpec
+    packed: PackedWeights
+    kept: tuple[object, ...]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the packed matrices, which other decoders may share."""
+        return self.packed.nbytes
 
 
 def unsupported(transformer: Transformer, cache: KVCache) -> str | None:
@@ -72,38 +98,29 @@ def native_weights(
     num_tokens: int,
     unknown_ids: list[int],
 ) -> NativeWeights:
-    """Pack a model that is not ``unsupported``.
+    """A model that is not ``unsupported``, packed unless another decoder has it already.
 
     ``num_tokens``, ``unknown_ids``: which ids can be sampled, see ``Sampler``.
     """
     config, weights = transformer.config, transformer.weights
-    made = NativeWeights(ModelSpec())
-    packer = _Packer(
-        MatrixPacker(library),
-        made,
-        bfloat16=transformer.dtype is torch.bfloat16,
-        num_heads=config.num_attention_heads,
-    )
+    packed = _SHARED.get(transformer, library)
     view = cache.native_view()
-    layers = (LayerSpec * config.num_layers)()
+    # A copy: the structures hold addresses, and what lies there stays where it is.
+    layers = type(packed.layers).from_buffer_copy(packed.layers)
     for index, layer in enumerate(weights.layers):
-        packer.fill(layers[index], layer)
         layers[index].kv = view.data[index]
         layers[index].kv_scales = view.scales[index] if view.scales else None
-        layers[index].scale = layer.attention.scale
-        layers[index].softcap = layer.attention.softcap or 0.0
         windows = [window for window in (layer.attention.window, cache.window) if window]
         layers[index].window = min(windows, default=0)
     embed, plain = weights.embed.storage, isinstance(weights.embed, PlainEmbedding)
     holes = np.array(sorted(unknown_ids), dtype=np.int32)
-    made.kept += [layers, holes, transformer, cache]
-    made.spec = ModelSpec(
+    spec = ModelSpec(
         layers=layers,
         embed=embed.data_ptr() if plain else None,
         turns=transformer.rotary[0].turns.data_ptr(),
-        final_norm=packer.norm(weights.final_norm),
+        final_norm=packed.final_norm,
         holes=holes.ctypes.data,
-        head=packer.matrix(weights.head),
+        head=packed.head,
         kind_stride=view.kind_stride,
         head_stride=view.head_stride,
         slot_stride=view.slot_stride,
@@ -122,17 +139,48 @@ def native_weights(
         num_slots=view.num_slots,
         norm_eps=config.norm_eps,
     )
+    return NativeWeights(spec, packed, (layers, holes, cache))
+
+
+class _Shared:
+    """Packed weights of this process: as long as a decoder has them, the next one gets them too."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        # An id says who it is for as long as the entry lives, because the entry keeps both.
+        self._packed: WeakValueDictionary[tuple[int, int], PackedWeights] = WeakValueDictionary()
+
+    def get(self, transformer: Transformer, library: ctypes.CDLL) -> PackedWeights:
+        """Those of the transformer. Who asks while another thread packs them waits for it."""
+        key = (id(transformer), id(library))
+        with self._lock:
+            packed = self._packed.get(key)
+            if packed is None:
+                packed = _pack(transformer, library)
+                self._packed[key] = packed
+            return packed
+
+
+_SHARED = _Shared()
+
+
+def _pack(transformer: Transformer, library: ctypes.CDLL) -> PackedWeights:
+    weights = transformer.weights
+    made = PackedWeights(transformer, library, (LayerSpec * len(weights.layers))())
+    packer = _Packer(MatrixPacker(library), made)
+    for index, layer in enumerate(weights.layers):
+        packer.fill(made.layers[index], layer)
+    made.final_norm = packer.norm(weights.final_norm)
+    made.head = packer.matrix(weights.head)
     return made
 
 
 class _Packer:
-    def __init__(
-        self, packer: MatrixPacker, made: NativeWeights, *, bfloat16: bool, num_heads: int
-    ) -> None:
+    def __init__(self, packer: MatrixPacker, made: PackedWeights) -> None:
         self._packer = packer
         self._made = made
-        self._bfloat16 = bfloat16
-        self._num_heads = num_heads
+        self._bfloat16 = made.transformer.dtype is torch.bfloat16
+        self._num_heads = made.transformer.config.num_attention_heads
 
     def fill(self, spec: LayerSpec, layer: Layer) -> None:
         spec.attn_norm = self.norm(layer.attn_norm)
@@ -141,6 +189,8 @@ class _Packer:
         spec.mlp_norm = self.norm(layer.mlp_norm)
         spec.gate_up = self.matrix(layer.gate_up)
         spec.down = self.matrix(layer.down)
+        spec.scale = layer.attention.scale
+        spec.softcap = layer.attention.softcap or 0.0
         if layer.qk_norm is not None:
             # One row for each head; those of all query heads are the same, and of all key heads.
             heads = layer.qk_norm.weight_d

@@ -88,6 +88,40 @@ def test_other_sources_and_other_processors_have_libraries_of_their_own(
     assert len(names) == 3
 
 
+def test_old_libraries_make_room_and_work_on_where_they_are_loaded(
+    small_sources: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "out"
+    built: list[Path] = []
+    for number in range(5):
+        (small_sources / "step.cpp").write_text(
+            f'extern "C" int nothing() {{ return {number}; }}\n'
+        )
+        library_name.cache_clear()
+        built.append(build(folder))
+        os.utime(built[-1], (number, number))  # so that none are of the same age
+        if number == 0:
+            loaded = load(built[0])
+            (folder / "other.so").touch()
+    assert set(_libraries(folder)) == {"other.so", *(path.name for path in built[2:])}
+    assert loaded.nothing() == 0
+
+
+def test_an_old_library_that_cannot_be_deleted_is_no_failure(
+    small_sources: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(3):
+        (tmp_path / f"step-{number}.so").touch()
+        os.utime(tmp_path / f"step-{number}.so", (number, number))
+
+    def refuse(path: Path) -> None:
+        raise PermissionError(13, "not allowed")
+
+    monkeypatch.setattr(Path, "unlink", refuse)
+    assert build(tmp_path).exists()
+    assert (tmp_path / "step-0.so").exists()
+
+
 def test_two_that_build_at_once_both_have_it(small_sources: Path, tmp_path: Path) -> None:
     paths: list[Path] = []
     folder = tmp_path / "state" / "native"
