@@ -40,6 +40,7 @@ _BUDGET_S = 0.4
 _CACHES = 16
 _MIN_BUFFER = {"cpu": 256 * _MIB, "cuda": 1024 * _MIB}
 _MEMORY_INFO = Path("/proc/meminfo")
+_CGROUP = Path("/sys/fs/cgroup")  # that of a container, of version 2
 # A one-minute load above this share of the threads takes part of the machine away.
 _BUSY = 0.5
 # Columns of the matrix-vector product: long rows, so that a thread streams.
@@ -202,22 +203,36 @@ def memory_bytes(device: torch.device) -> int:
     if device.type == "cuda":
         return torch.cuda.get_device_properties(device).total_memory
     physical = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    limit = Path("/sys/fs/cgroup/memory.max")
+    limit = _CGROUP / "memory.max"
     text = limit.read_text(encoding="ascii").strip() if limit.exists() else "max"
     return min(physical, int(text)) if text.isdigit() else physical
 
 
 def free_bytes(device: torch.device) -> int:
-    """What of the device's memory nobody uses now, other processes included."""
+    """What of the device's memory nobody uses now, other processes included; on the CPU no more
+    than is left of what a container may use."""
     if device.type == "cuda":
         return torch.cuda.mem_get_info(device)[0]
-    total = memory_bytes(device)
+    total = memory_bytes(device) - _cgroup_used_bytes()
     if not _MEMORY_INFO.exists():  # only Linux tells it there
         return total
     for line in _MEMORY_INFO.read_text(encoding="ascii").splitlines():
         if line.startswith("MemAvailable:"):
             return min(total, int(line.split()[1]) * 1024)
     return total
+
+
+def _cgroup_used_bytes() -> int:
+    """What a container uses of its limit; pages of files do not count, the kernel drops them when
+    memory gets scarce. 0 where there is no limit."""
+    limit = _CGROUP / "memory.max"
+    if not limit.exists() or limit.read_text(encoding="ascii").strip() == "max":
+        return 0
+    used = int((_CGROUP / "memory.current").read_text(encoding="ascii"))
+    lines = (_CGROUP / "memory.stat").read_text(encoding="ascii").splitlines()
+    counts = dict(line.split() for line in lines)
+    files = sum(int(counts.get(name, 0)) for name in ("active_file", "inactive_file"))
+    return max(used - files, 0)
 
 
 def last_level_cache_bytes() -> int:

@@ -6,6 +6,7 @@ Weights are loaded once for all lanes that share their format, however their cac
 from __future__ import annotations
 
 import logging
+import math
 import threading
 import time
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from weakref import WeakValueDictionary
 
 from engine.inference.device import DTYPES, Device
 from engine.inference.executor import TorchExecutor
+from engine.inference.lane_memory import require_room
 from engine.inference.lane_settings import (
     KVLayout,
     KVSettings,
@@ -62,14 +64,25 @@ class LaneOpener:
         self._transformers: WeakValueDictionary[str, Transformer] = WeakValueDictionary()
         self._bits: dict[str, float] = {}
 
-    def open(self, settings: LaneSettings) -> OpenedLane:
+    def open(self, settings: LaneSettings, *, on_demand: bool = False) -> OpenedLane:
         """Load or quantise the weights, take the KV cache's memory, warm up.
 
+        ``on_demand``: only if the memory for it is free; what is asked for at the start is opened.
+
         Raises:
+            CapacityError: there is too little free memory (field "weights").
             UnsupportedModel, FileFormatError: the checkpoint cannot be had in that format.
         """
         config = self._checkpoint.config
         with self._lock:
+            if on_demand:
+                require_room(
+                    self._checkpoint,
+                    settings,
+                    self._device,
+                    num_positions=math.prod(self._blocks(settings.kv)),
+                    weights_are_there=settings.weights.name in self._transformers,
+                )
             started = time.perf_counter()
             executor = self._executor(settings)
             _warm_up(executor)

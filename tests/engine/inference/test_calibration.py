@@ -133,9 +133,28 @@ def test_free_memory_of_this_machine(monkeypatch, tmp_path):
     assert 0 < subject.free_bytes(CPU) <= subject.memory_bytes(CPU)
     info = tmp_path / "meminfo"
     monkeypatch.setattr(subject, "_MEMORY_INFO", info)
+    monkeypatch.setattr(subject, "_CGROUP", tmp_path / "none")
     assert subject.free_bytes(CPU) == subject.memory_bytes(CPU)
     info.write_text("MemTotal:  999 kB\nMemAvailable:    3072 kB\n", encoding="ascii")
     assert subject.free_bytes(CPU) == 3 * MIB
+
+
+def test_free_memory_is_what_a_container_has_left(monkeypatch, tmp_path):
+    info, cgroup = tmp_path / "meminfo", tmp_path / "cgroup"
+    cgroup.mkdir()
+    monkeypatch.setattr(subject, "_MEMORY_INFO", info)
+    monkeypatch.setattr(subject, "_CGROUP", cgroup)
+    info.write_text("MemAvailable:    51200 kB\n", encoding="ascii")
+    (cgroup / "memory.max").write_text(f"{64 * MIB}\n", encoding="ascii")
+    (cgroup / "memory.current").write_text(f"{50 * MIB}\n", encoding="ascii")
+    stat = f"anon 1\nfile 2\ninactive_file {3 * MIB}\nactive_file {5 * MIB}\n"
+    (cgroup / "memory.stat").write_text(stat, encoding="ascii")
+    assert subject.free_bytes(CPU) == (64 - (50 - 8)) * MIB
+    info.write_text("MemAvailable:    1024 kB\n", encoding="ascii")
+    assert subject.free_bytes(CPU) == MIB
+    (cgroup / "memory.max").write_text("max\n", encoding="ascii")
+    info.write_text("MemAvailable:    51200 kB\n", encoding="ascii")
+    assert subject.free_bytes(CPU) == 50 * MIB
 
 
 def test_memory_is_no_more_than_the_machine_has():
