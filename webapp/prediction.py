@@ -12,10 +12,11 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from inspect import signature
-from typing import Any
+from typing import Any, NamedTuple
 
 import structlog
 
+from engine.catalog.attention import SlidingAttention
 from engine.catalog.hardware import HardwareSpec, get_hardware
 from engine.catalog.models import ModelSpec
 from engine.catalog.this_machine import (
@@ -37,8 +38,16 @@ Shape = tuple[int, int, bool, int]
 NUMBER_FORMATS = {"float32": "fp32", "bfloat16": "bf16", "float16": "fp16"}
 """The engine's names of dtypes, and the catalogue's."""
 
-_Formats = tuple[str, str, str]
-"""A lane's formats of weights, KV cache and activations, by the catalogue's names."""
+
+class _Terms(NamedTuple):
+    """What a lane's steps are priced by: its formats by the catalogue's names, and how many
+    positions its cache lets a token see (None: all)."""
+
+    weights: str
+    kv: str
+    activations: str
+    visible: int | None
+
 
 _CHECK_EVERY_S = 1.0
 _REMEMBERED_STEPS = 512
@@ -81,14 +90,14 @@ class StepPredictor:
         self._stamp: tuple[int, int, int] | None = None
         self._calibration: Calibration | None = None
         self._info: EngineInfo | None = None
-        self._pricings: dict[_Formats, _Pricing | None] = {}
-        self._steps: OrderedDict[tuple[_Formats, tuple[Shape, ...]], StepPrediction] = OrderedDict()
-        self._failed: set[_Formats] = set()
+        self._pricings: dict[_Terms, _Pricing | None] = {}
+        self._steps: OrderedDict[tuple[_Terms, tuple[Shape, ...]], StepPrediction] = OrderedDict()
+        self._failed: set[_Terms] = set()
 
     def calibrated(self, info: EngineInfo | None) -> bool:
         """Whether the times of this engine's steps can be predicted."""
         self._refresh(info)
-        pricing = None if info is None else self._pricing(_formats(info.lanes[0]))
+        pricing = None if info is None else self._pricing(_terms(info.lanes[0]))
         return pricing is not None and pricing.calibrated
 
     def predict(
@@ -97,25 +106,25 @@ class StepPredictor:
         """The prediction for one step of a lane in which sequences of these shapes took part.
 
         None where the model itself cannot be simulated, or where predicting fails, which is logged
-        once for each set of formats.
+        once for each kind of lane.
         """
-        formats = _formats(lane)
+        terms = _terms(lane)
         try:
-            return self._predict(info, formats, shapes)
+            return self._predict(info, terms, shapes)
         except Exception:
-            if formats not in self._failed:
-                self._failed.add(formats)
+            if terms not in self._failed:
+                self._failed.add(terms)
                 log.exception("prediction_failed", lane=lane.name)
             return None
 
     def _predict(
-        self, info: EngineInfo | None, formats: _Formats, shapes: Sequence[Shape]
+        self, info: EngineInfo | None, terms: _Terms, shapes: Sequence[Shape]
     ) -> StepPrediction | None:
         self._refresh(info)
-        pricing = self._pricing(formats)
+        pricing = self._pricing(terms)
         if pricing is None or not shapes:
             return None
-        key = (formats, tuple(shapes))
+        key = (terms, tuple(shapes))
         known = self._steps.get(key)
         if known is not None:
             self._steps.move_to_end(key)
@@ -148,30 +157,32 @@ class StepPredictor:
         self._steps.clear()
         self._failed.clear()
 
-    def _pricing(self, formats: _Formats) -> _Pricing | None:
-        if formats not in self._pricings:
-            self._pricings[formats] = self._build(formats)
-        return self._pricings[formats]
+    def _pricing(self, terms: _Terms) -> _Pricing | None:
+        if terms not in self._pricings:
+            self._pricings[terms] = self._build(terms)
+        return self._pricings[terms]
 
-    def _build(self, formats: _Formats) -> _Pricing | None:
+    def _build(self, terms: _Terms) -> _Pricing | None:
         info = self._info
         if info is None:
             return None
-        weights, kv, activations = formats
         try:
+            spec = windowed(info, terms.visible)
+            if spec is None:
+                return None
             hardware = self._hardware(info)
             model = StepCostModel(
-                model_spec(info),
+                spec,
                 hardware or get_hardware(_ANY_HARDWARE),
-                weights=weights,
-                kv=kv,
-                activations=activations,
+                weights=terms.weights,
+                kv=terms.kv,
+                activations=terms.activations,
             )
         except EngineError as error:
-            log.warning("no_prediction", formats=formats, code=error.code, reason=error.message)
+            log.warning("no_prediction", terms=tuple(terms), code=error.code, reason=error.message)
             return None
         except Exception:
-            log.exception("prediction_failed", formats=formats)
+            log.exception("prediction_failed", terms=tuple(terms))
             return None
         return _Pricing(model, calibrated=hardware is not None)
 
@@ -204,6 +215,10 @@ class RequestPrediction:
             self._gaps.append(self._since_sample)
             self._since_sample = 0.0
 
+    def accept(self, drafts: int) -> None:
+        """The step just added gave so many tokens more: they came with it, in no time of theirs."""
+        self._gaps += [0.0] * drafts
+
     def miss(self) -> None:
         """A step of the request is not known, so neither are the sums."""
         self._known = False
@@ -215,13 +230,14 @@ class RequestPrediction:
 
     @property
     def itl_ms(self) -> float | None:
-        """Mean over the gaps between tokens, in ms."""
+        """Mean over the gaps between tokens, in ms; those of accepted drafts are 0."""
         gaps = self._gaps[1:]
         return sum(gaps) / len(gaps) * 1e3 if self._known and gaps else None
 
 
-def _formats(lane: LaneInfo) -> _Formats:
-    return lane.weight_format, lane.kv_format, NUMBER_FORMATS[lane.dtype]
+def _terms(lane: LaneInfo) -> _Terms:
+    visible = None if lane.window is None else lane.window + lane.sinks
+    return _Terms(lane.weight_format, lane.kv_format, NUMBER_FORMATS[lane.dtype], visible)
 
 
 def model_spec(info: EngineInfo) -> ModelSpec:
@@ -229,6 +245,22 @@ def model_spec(info: EngineInfo) -> ModelSpec:
     known: dict[str, Any] = {name: info.model[name] for name in _DENSE_FIELDS & info.model.keys()}
     known.setdefault("id", info.model_name)
     return ModelSpec.dense(**known)
+
+
+def windowed(info: EngineInfo, visible: int | None) -> ModelSpec | None:
+    """The running model with a cache that lets a token see ``visible`` positions (None: all).
+
+    None where layers would see different pasts and none of them all: the catalogue has no words
+    for that.
+    """
+    spec = model_spec(info)
+    if visible is None:
+        return spec
+    window = info.model.get("window")
+    if window is not None and window < visible and info.model.get("global_every") is not None:
+        return None
+    narrowest = visible if window is None else min(window, visible)
+    return replace(spec, attention=SlidingAttention(narrowest))
 
 
 def _same_device(info: EngineInfo, calibration: Calibration) -> bool:

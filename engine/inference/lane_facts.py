@@ -26,6 +26,8 @@ def lane_info(opened: OpenedLane, *, on_demand: bool) -> LaneInfo:
         kv_bytes_per_token=executor.kv_bytes_per_token,
         kv_blocks_total=executor.num_blocks,
         kv_block_tokens=executor.block_size,
+        window=settings.kv.window,
+        sinks=settings.kv.sinks,
     )
 
 

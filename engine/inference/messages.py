@@ -123,7 +123,8 @@ class LaneInfo:
     ``name`` as in ``LaneSettings``; ``dtype`` is what is computed in, ``float32`` or ``bfloat16``;
     ``weights`` and ``kv_cache`` the formats' names. ``weight_format`` and ``kv_format`` are the
     catalogue's names of them. ``on_demand``: opened because a request asked for it, and closed
-    again when others need the room.
+    again when others need the room. A token sees the last ``window`` positions and the first
+    ``sinks``, with None all before it.
     """
 
     name: str
@@ -138,6 +139,8 @@ class LaneInfo:
     kv_bytes_per_token: int
     kv_blocks_total: int
     kv_block_tokens: int
+    window: int | None = None
+    sinks: int = 0
 
 
 @dataclass(frozen=True, slots=True)

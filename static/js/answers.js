@@ -1,7 +1,7 @@
 // The two answers: TTFT and ITL, measured, beside what was predicted, and what they are made of.
 
-import { median, setText, sum, svg } from "./dom.js";
-import { gaps, isOver, pauses, phases, predictedItl, predictedTtft, ttft } from "./run.js";
+import { setText, sum, svg } from "./dom.js";
+import { gaps, isOver, pauses, phases, predictedItl, predictedTtft, ttft, usualGap } from "./run.js";
 import { laneOf, roofOf } from "./store.js";
 import { bandwidth, bytes, flops, percent, rate, sentences, t, time, timeParts, times, whole } from "./texts.js";
 
@@ -108,13 +108,19 @@ function paintTtft(card, { run, facts }) {
   }
 }
 
+/** What a decode step, such as `middle`, reads and does. */
+function readSentence(run, middle) {
+  const lane = laneOf(run);
+  if (lane?.kv_cache === "off") return t("itl.off");
+  const kv = lane && middle ? bytes(middle.own_kv_tokens * lane.kv_bytes_per_token) : "—";
+  return t(run.drafted ? "itl.drafts" : "itl.weights", { kv });
+}
+
 function itlSentences(run) {
   const steps = phases(run).decode;
   const batch = Math.max(...steps.map((step) => step.batch), 1);
-  const lane = laneOf(run);
   const middle = [...steps].sort((a, b) => a.time - b.time)[steps.length >> 1];
-  const kv = lane && middle ? middle.own_kv_tokens * lane.kv_bytes_per_token : null;
-  const parts = [t("itl.weights", { kv: kv === null ? "—" : bytes(kv) })];
+  const parts = [readSentence(run, middle)];
   if (middle && middle.bytes !== null) {
     const roof = roofOf(run);
     const reached = middle.bytes / middle.time;
@@ -145,7 +151,7 @@ function itlSentences(run) {
   return parts;
 }
 
-function paintSpread(card, values, middle) {
+function paintSpread(card, values, middle, drafted) {
   const place = card.querySelector("[data-spread]");
   place.hidden = values.length < 3;
   if (place.hidden) return;
@@ -156,10 +162,10 @@ function paintSpread(card, values, middle) {
   let lines = "";
   for (let i = 0; i < values.length; i += every) lines += `M${at(values[i]).toFixed(1)} 4V16`;
   const title = svg("title");
-  title.textContent = t("itl.spread.title", {
+  title.textContent = t(drafted ? "itl.spread.titleMean" : "itl.spread.title", {
     n: values.length,
     max: time(most),
-    median: time(middle),
+    usual: time(middle),
   });
   const x = at(middle).toFixed(1);
   rug.replaceChildren(
@@ -176,17 +182,17 @@ function paintSpread(card, values, middle) {
 
 function paintItl(card, { run }) {
   const values = run ? gaps(run) : [];
-  const middle = median(values);
+  const middle = run ? usualGap(run) : null;
   showBig(card, middle);
   setText(
     card.querySelector("[data-caption]"),
-    middle === null ? "" : t("itl.caption", { n: values.length }),
+    middle === null ? "" : t(run.drafted ? "itl.captionMean" : "itl.caption", { n: values.length }),
   );
   setText(
     card.querySelector("[data-predicted]"),
     compare(middle, run ? predictedItl(run) : null, !run || phases(run).decode.length === 0),
   );
-  paintSpread(card, values, middle);
+  paintSpread(card, values, middle, run?.drafted);
   if (middle !== null) write(card.querySelector("[data-why]"), itlSentences(run));
   else if (run) {
     const single = isOver(run) && run.tokens.length === 1;

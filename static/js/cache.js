@@ -72,8 +72,14 @@ export function mountCache() {
       cells.replaceChildren();
       setText(part("count"), "");
     }
-    cells.hidden = !last?.kv_block_tokens;
-    if (cells.hidden) return;
+    const lane = run ? laneOf(run) : null;
+    const off = lane?.kv_cache === "off";
+    cells.hidden = off || !last?.kv_block_tokens;
+    if (off) setText(part("sentence"), t("cache.off"));
+    if (cells.hidden) {
+      part("readout").hidden = true;
+      return;
+    }
     const cache = cached(run);
     const size = last.kv_block_tokens;
     const most = Math.ceil((run.accepted.prompt_tokens + run.accepted.max_tokens) / size);
@@ -86,7 +92,6 @@ export function mountCache() {
         t("cache.blocks", { n: last.own_kv_blocks, size }),
       ].join(" · "),
     );
-    const lane = laneOf(run);
     const parts = [
       t("cache.sentence", {
         n: cache.prompt,

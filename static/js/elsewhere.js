@@ -1,7 +1,6 @@
 // After a run, the prediction for other hardware asks about the same work.
 
-import { median } from "./dom.js";
-import { gaps, ttft } from "./run.js";
+import { ttft, usualGap } from "./run.js";
 import { laneOf } from "./store.js";
 
 const form = document.getElementById("elsewhere-form");
@@ -39,7 +38,7 @@ export function mountElsewhere() {
     set("prompt_tokens", ran.prompt_tokens);
     set("output_tokens", Math.min(ran.output_tokens, field("output_tokens").max));
     set("here_ttft_ms", ttft(run));
-    set("here_itl_ms", median(gaps(run)));
+    set("here_itl_ms", usualGap(run));
     htmx.trigger(form, "run-done");
   };
 }

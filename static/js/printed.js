@@ -11,7 +11,7 @@ export function mountPrinted() {
     if (!run?.accepted || told === run) return;
     told = run;
     const { request, accepted } = run;
-    const asked = { ...request, lane: accepted.lane.name, seed: accepted.seed };
+    const asked = { ...request, lane: accepted.lane?.name ?? accepted.dtype, seed: accepted.seed };
     asked.prompt ??= request.messages[0].content;
     asked.stop = request.stop?.[0] ?? "";
     asked.speculation = request.speculation?.method ?? "";

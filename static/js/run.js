@@ -16,6 +16,7 @@ export function newRun(request) {
     steps: [],
     tokens: [],
     preempted: 0,
+    drafted: false,
     dropped: 0,
     done: null,
     error: null,
@@ -61,6 +62,7 @@ const TAKE = {
     run.status = "decode";
   },
   drafted(run, event) {
+    run.drafted = true;
     const last = run.steps.at(-1);
     if (!last || last.given) return; // its step was dropped on the way
     last.drafts = event.draft_pieces;
@@ -119,8 +121,28 @@ export function predictedTtft(run) {
   return sum(steps.map((step) => step.predicted_ms));
 }
 
-/** Predicted ITL in ms: the median decode step, so that it stands beside a median. */
+/**
+ * The usual gap in ms: the median. Accepted drafts come with another token, after a gap of 0, so a
+ * run that had drafts is told by its mean.
+ */
+export function usualGap(run) {
+  const values = gaps(run);
+  if (!run.drafted) return median(values);
+  return values.length ? sum(values) / values.length : null;
+}
+
+/** The predicted steps after the first token, shared out among the tokens that they gave. */
+function predictedMean(run) {
+  if (run.done) return run.done.predicted_itl_ms;
+  const steps = phases(run).decode;
+  const count = gaps(run).length;
+  if (!count || run.dropped || steps.some((step) => step.predicted_ms === null)) return null;
+  return sum(steps.map((step) => step.predicted_ms)) / count;
+}
+
+/** Predicted ITL in ms: of the median decode step, or a mean where the measured one is a mean. */
 export function predictedItl(run) {
+  if (run.drafted) return predictedMean(run);
   const steps = phases(run).decode.filter((step) => step.predicted_ms !== null);
   return median(steps.map((step) => step.predicted_ms));
 }

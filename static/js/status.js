@@ -1,8 +1,8 @@
 // The line under the form, and what a screen reader hears: start, first token, end.
 
-import { median, setText } from "./dom.js";
-import { gaps, isOver, ttft } from "./run.js";
-import { store } from "./store.js";
+import { setText } from "./dom.js";
+import { isOver, ttft, usualGap } from "./run.js";
+import { laneOf, store } from "./store.js";
 import { has, sentences, t, time, whole } from "./texts.js";
 
 const announce = document.getElementById("announce");
@@ -51,10 +51,14 @@ function errorText({ code, message, context }) {
 }
 
 function settings(run) {
-  const { seed, lane, device, notices } = run.accepted;
+  const { seed, dtype, device, notices } = run.accepted;
   const { drafted_tokens: drafted, accepted_tokens: accepted, cached_tokens: known } = run.done.usage;
   const told = notices.filter((notice) => has(`notice.${notice}`));
-  const values = { seed: String(seed), dtype: lane.name, device: device.startsWith("cuda") ? "GPU" : "CPU" };
+  const values = {
+    seed: String(seed),
+    dtype: laneOf(run)?.name ?? dtype,
+    device: device.startsWith("cuda") ? "GPU" : "CPU",
+  };
   return sentences([
     t(run.request.temperature === 0 ? "done.greedy" : "done.seed", values),
     known && t("done.known", { n: known }),
@@ -80,9 +84,10 @@ export function mountStatus() {
     }
     if (!told.over && isOver(run)) {
       told.over = true;
-      const itl = median(gaps(run));
+      const itl = usualGap(run);
       const values = { status: sentence(run), itl: itl === null ? "—" : time(itl) };
-      say(run.done ? t("say.done", { ...values, text: run.done.text }) : sentence(run));
+      const text = run.drafted ? "say.doneMean" : "say.done";
+      say(run.done ? t(text, { ...values, text: run.done.text }) : sentence(run));
     }
   }
 

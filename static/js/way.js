@@ -157,8 +157,8 @@ const DETAILS = {
   },
   vectors(run, facts) {
     if (!run.accepted || !facts) return null;
-    const { dtype, lane, prompt_tokens: n } = run.accepted;
-    const size = ELEMENT_BYTES[lane.weights];
+    const { dtype, prompt_tokens: n } = run.accepted;
+    const size = ELEMENT_BYTES[laneOf(run)?.weights ?? dtype];
     const picked = size && t("way.vectors.table", {
       vocabulary: facts.vocabulary,
       tableBytes: bytes(facts.vocabulary * facts.hidden * size),

@@ -321,6 +321,48 @@ def test_a_cache_goes_with_its_process(play: Play) -> None:
     expect(sentence).not_to_contain_text("went back to the pool")
 
 
+def speculative_run() -> list[Event]:
+    """A prefill, then two steps of 30 ms; the first has two drafts accepted, the second none."""
+    drafted: Event = {"type": "drafted", "draft_token_ids": [65] * 3, "draft_pieces": ["a"] * 3}
+    last = done(5) | {"predicted_itl_ms": 12.5}
+    return [
+        accepted(), prefill(0, 1.0, 10.0), token(0, 11.0, None),
+        step(1, 11.0, 30.0), {**drafted, "accepted": 2},
+        token(1, 41.0, 30.0), token(2, 41.0, 0.0), token(3, 41.0, 0.0),
+        step(2, 41.0, 30.0), {**drafted, "accepted": 0}, token(4, 71.0, 30.0), last,
+    ]  # fmt: skip
+
+
+def test_drafts_are_told_by_the_mean(play: Play) -> None:
+    page = play(speculative_run())
+    run(page, "abcd")
+    card = page.locator("#itl")
+    expect(card.locator(".big")).to_have_text("15.0ms")
+    expect(card.locator("[data-caption]")).to_have_text(", mean of 4 gaps")
+    expect(card.locator("[data-predicted]")).to_contain_text("predicted 12.5\u00a0ms")
+    expect(card.locator("[data-predicted]")).to_contain_text("measured is 20% more")
+    expect(card.locator("[data-why]")).to_contain_text("to check the drafts")
+    expect(card.locator("svg.rug title")).to_contain_text("the mean is 15.0\u00a0ms")
+    expect(page.locator("#announce")).to_contain_text("Mean time between tokens: 15.0")
+    expect(page.locator("[name=here_itl_ms]")).to_have_value("15")
+
+
+def test_a_cache_that_is_off_keeps_nothing(play: Play) -> None:
+    lane = {"name": "float32/off", "kv_cache": "off", "kv_bytes_per_token": 0}
+    events = with_tokens(steps_in_a_row(3, 8.0, kv_bytes=0, own_kv_tokens=0))
+    page = play([accepted(lane=lane), *events[1:]])
+    run(page, "abcd")
+    sentence = page.locator("#cache [data-sentence]")
+    expect(sentence).to_have_text(
+        "The KV cache is off: nothing is kept, and every step computes the whole text again."
+    )
+    expect(page.locator("#cache [data-cells]")).to_be_hidden()
+    expect(page.locator("#cache [data-count]")).to_be_empty()
+    why = page.locator("#itl [data-why]")
+    expect(why).to_contain_text("With the KV cache off, each step reads all weights")
+    expect(why).not_to_contain_text("0 B")
+
+
 def test_stages_say_what_was_measured_and_what_counted(play: Play) -> None:
     steps = steps_in_a_row(3, 8.0)
     steps[0]["stages_ms"] = {"embed": 0.1, "layers": 9.0}

@@ -78,6 +78,21 @@ INFO = EngineInfo(
     has_chat_template=True,
 )
 
+QUANTIZED = replace(
+    INFO,
+    default_dtype="int8-g32-rtn",
+    lanes=(
+        replace(
+            INFO.lanes[0],
+            name="int8-g32-rtn",
+            weights="int8-g32-rtn",
+            weight_format="mixed-8.5",
+            weight_bytes=1_100_000,
+        ),
+    ),
+)
+"""An engine that was started with quantised weights alone."""
+
 SMOLLM2 = replace(
     INFO,
     model={

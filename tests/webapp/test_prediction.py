@@ -9,12 +9,19 @@ from itertools import starmap
 import pytest
 from structlog.testing import capture_logs
 
+from engine.catalog.attention import InterleavedAttention, SlidingAttention
 from engine.catalog.this_machine import Calibration, save_calibration, this_machine
 from engine.inference.messages import EngineInfo
 from engine.scheduling.plan import SequenceShape
 from engine.simulator.step_cost import StepCostModel
 from tests.webapp.fake_engine import INFO
-from webapp.prediction import RequestPrediction, StepPrediction, StepPredictor, model_spec
+from webapp.prediction import (
+    RequestPrediction,
+    StepPrediction,
+    StepPredictor,
+    model_spec,
+    windowed,
+)
 
 CALIBRATION = Calibration(
     bandwidth_bytes_per_s=10e9,
@@ -198,6 +205,50 @@ def test_a_request_adds_up_its_own_steps() -> None:
         request.add(samples, StepPrediction(1, 1, 1, seconds, "memory"))
     assert request.ttft_ms == pytest.approx(500)
     assert request.itl_ms == pytest.approx((10 + 30) / 2)
+
+
+def test_accepted_drafts_share_the_time_of_their_step() -> None:
+    request = RequestPrediction()
+    request.add(True, StepPrediction(1, 1, 1, 0.5, "memory"))
+    request.add(True, StepPrediction(1, 1, 1, 0.03, "memory"))
+    request.accept(2)
+    request.add(True, StepPrediction(1, 1, 1, 0.03, "memory"))
+    request.accept(0)
+    assert request.ttft_ms == pytest.approx(500)
+    assert request.itl_ms == pytest.approx(60 / 4)
+
+
+def test_a_window_reads_less_of_a_long_text_and_nothing_less_of_a_short_one(clock: Clock) -> None:
+    save_calibration(CALIBRATION)
+    predictor = StepPredictor(clock)
+    narrow = replace(FP32, name="float32/paged-window-60-sinks-4", window=60, sinks=4)
+    short, long = ((40, 1, True, 0),), ((1000, 1, True, 0),)
+    full = predictor.predict(INFO, FP32, long)
+    seen = predictor.predict(INFO, narrow, long)
+    assert full is not None
+    assert seen is not None
+    # K and V of 1,001 positions without the window, of 64 with it.
+    assert full.bytes - seen.bytes == pytest.approx((1001 - 64) * FP32.kv_bytes_per_token)
+    assert predictor.predict(INFO, narrow, short) == predictor.predict(INFO, FP32, short)
+
+
+@pytest.mark.parametrize(
+    ("own", "every", "expected"),
+    [(None, None, 64), (32, None, 32), (256, None, 64), (256, 6, 64)],
+)
+def test_the_narrower_window_counts(own: int | None, every: int | None, expected: int) -> None:
+    info = replace(INFO, model={**INFO.model, "window": own, "global_every": every})
+    spec = windowed(info, 64)
+    assert spec is not None
+    assert spec.attention == SlidingAttention(expected)
+
+
+def test_layers_of_two_windows_have_no_prediction(clock: Clock) -> None:
+    info = replace(INFO, model={**INFO.model, "window": 32, "global_every": 2})
+    assert windowed(info, None) == replace(model_spec(info), attention=InterleavedAttention(32, 2))
+    predictor = StepPredictor(clock)
+    assert predictor.predict(info, FP32, PREFILL) is not None
+    assert predictor.predict(info, replace(FP32, window=64), PREFILL) is None
 
 
 def test_one_unknown_step_makes_the_sums_unknown() -> None:

@@ -107,6 +107,7 @@ class Generation:
             case Started():
                 await self._put(translate.started_event(event))
             case Drafted():
+                self._predictions[event.sample].accept(event.num_accepted)
                 await self._put(translate.drafted_event(event))
             case Queued():
                 await self._put(translate.queued_event(event))
@@ -147,11 +148,12 @@ class Generation:
         if not self._outbox.offer(event, self._request_id):
             self._steps_dropped += 1
 
-    def _find_lane(self, name: str) -> LaneInfo:
-        """The engine tells of a lane before it accepts the first request there."""
+    def _find_lane(self, name: str) -> LaneInfo | None:
+        """The lane of that name; None if it is closed again already, as the engine's state is the
+        newest while messages wait for their reader."""
         info = self._engine.info
         lanes = () if info is None else info.lanes
-        return next(lane for lane in lanes if lane.name == name)
+        return next((lane for lane in lanes if lane.name == name), None)
 
     async def _fail(self, code: str, message: str) -> None:
         await self._put(ErrorEvent(code=code, message=message))

@@ -41,14 +41,14 @@ def finite(value: float | None) -> float | None:
     return value if value is not None and math.isfinite(value) else None
 
 
-def accepted_event(message: Accepted, lane: LaneInfo, notices: list[str]) -> AcceptedEvent:
+def accepted_event(message: Accepted, lane: LaneInfo | None, notices: list[str]) -> AcceptedEvent:
     """The prompt as tokens; ``notices`` say what was changed before tokenizing, and the message's
     own what tokenizing left out."""
     return AcceptedEvent(
         model=message.model,
         device=message.device,
         dtype=message.dtype,
-        lane=LaneDocument.model_validate(asdict(lane)),
+        lane=None if lane is None else LaneDocument.model_validate(asdict(lane)),
         prompt_tokens=len(message.prompt_token_ids),
         prompt_token_ids=list(message.prompt_token_ids),
         prompt_pieces=list(message.prompt_pieces),

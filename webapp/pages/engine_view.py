@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 
 from engine.catalog.models import all_models
-from engine.inference.messages import EngineInfo
+from engine.inference.messages import EngineInfo, LaneInfo
 from webapp.live.engine_port import READY, EnginePort
 from webapp.prediction import NUMBER_FORMATS, StepPredictor
 
@@ -39,6 +39,8 @@ class Facts:
     """The running model in numbers, as ``data-engine`` for the scripts and for the templates.
 
     ``catalogue_model`` is the catalogue's model of the same make, None where it has none.
+    ``default_dtype`` is what the default lane computes in. ``lanes`` are those to choose a
+    precision from: none if the engine was started with other formats of weights alone.
     """
 
     model_name: str
@@ -103,6 +105,17 @@ def _catalogue_model(info: EngineInfo) -> str | None:
     return None
 
 
+def _default_dtype(info: EngineInfo) -> str:
+    default = (lane.dtype for lane in info.lanes if lane.weights == info.default_dtype)
+    return next(default, info.lanes[0].dtype)
+
+
+def _is_plain(lane: LaneInfo) -> bool:
+    """A precision of the engine's own: one that a request had opened may be closed at any time."""
+    plain = lane.weights in NUMBER_FORMATS and lane.kv_cache == "paged"
+    return plain and not lane.prefix_cache and not lane.on_demand
+
+
 def _facts(info: EngineInfo) -> Facts:
     return Facts(
         model_name=info.model_name,
@@ -120,7 +133,7 @@ def _facts(info: EngineInfo) -> Facts:
         random_weights=info.random_weights,
         source_format=info.source_format,
         chat=info.has_chat_template,
-        default_dtype=info.default_dtype,
+        default_dtype=_default_dtype(info),
         lanes=tuple(
             Lane(
                 lane.dtype,
@@ -129,7 +142,7 @@ def _facts(info: EngineInfo) -> Facts:
                 lane.kv_bytes_per_token,
             )
             for lane in info.lanes
-            if lane.name in NUMBER_FORMATS
+            if _is_plain(lane)
         ),
     )
 

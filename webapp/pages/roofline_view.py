@@ -9,8 +9,8 @@ from engine.catalog.this_machine import this_machine_if_readable
 from engine.catalog.units import si_label, significant
 from webapp.charts import NARROW, WIDE, Roof, RooflineChart, roofline_chart
 from webapp.pages.engine_view import EngineView
+from webapp.prediction import NUMBER_FORMATS
 
-FORMAT_OF_DTYPE = {"float32": "fp32", "bfloat16": "bf16"}
 FALLBACK_DTYPE = "float32"
 
 
@@ -42,7 +42,8 @@ class RooflineView:
 
 
 def choose_dtype(engine: EngineView, asked: str | None) -> str:
-    """The dtype to show: the one asked for if the engine offers it, else the engine's default."""
+    """The dtype to show: the one asked for if the engine offers it, else what its
+    default lane computes in."""
     if engine.facts is None:
         return FALLBACK_DTYPE
     offered = {lane.dtype for lane in engine.facts.lanes}
@@ -53,7 +54,7 @@ def measured_roof(machine: HardwareSpec | None, dtype: str) -> Roof | None:
     """The roof that was measured here for ``dtype``, if it was."""
     if machine is None:
         return None
-    peak = machine.dense_flops.get(FORMAT_OF_DTYPE[dtype])
+    peak = machine.dense_flops.get(NUMBER_FORMATS[dtype])
     return Roof(machine.bandwidth, peak) if peak else None
 
 

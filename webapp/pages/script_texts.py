@@ -72,6 +72,7 @@ SCRIPT_TEXTS: dict[str, str | _Plural] = {
     "say.start": _N("Running."),
     "say.first": _N("First token after {time}."),
     "say.done": _N("{status} Median time between tokens: {itl}. The answer: {text}"),
+    "say.doneMean": _N("{status} Mean time between tokens: {itl}. The answer: {text}"),
     "say.ready": _N("The engine is ready."),
     "say.notReady": _N("The engine is not ready."),
     # what can go wrong
@@ -180,6 +181,15 @@ SCRIPT_TEXTS: dict[str, str | _Plural] = {
     "itl.wait": _N("Measured from the second token on."),
     "itl.one": _N("One token has no gap to the next: ask for a longer answer."),
     "itl.caption": _P(", median of {n} gap", ", median of {n} gaps"),
+    "itl.captionMean": _P(", mean of {n} gap", ", mean of {n} gaps"),
+    "itl.off": _N(
+        "With the KV cache off, each step reads all weights and computes the whole text again, to "
+        "write a single token."
+    ),
+    "itl.drafts": _N(
+        "Each step reads all weights again, and {kv} of KV cache, to check the drafts: those that "
+        "are accepted come at once, so the mean counts here."
+    ),
     "itl.weights": _N(
         "Each step reads all weights again, and {kv} of KV cache, to write a single token."
     ),
@@ -200,7 +210,10 @@ SCRIPT_TEXTS: dict[str, str | _Plural] = {
     ),
     "itl.spread": _N("fastest {min} · slowest {max}"),
     "itl.spread.title": _N(
-        "All {n} gaps between tokens on a line from 0 to {max}; the median is {median}."
+        "All {n} gaps between tokens on a line from 0 to {max}; the median is {usual}."
+    ),
+    "itl.spread.titleMean": _N(
+        "All {n} gaps between tokens on a line from 0 to {max}; the mean is {usual}."
     ),
     "predicted.value": _N("predicted {value}"),
     "predicted.noWait": _N("predicted {value} without the wait"),
@@ -295,6 +308,9 @@ SCRIPT_TEXTS: dict[str, str | _Plural] = {
         "{perToken} a token, {bytes} in all.",
         "{n} tokens of the prompt and {answer} of the answer keep their keys and values: "
         "{perToken} a token, {bytes} in all.",
+    ),
+    "cache.off": _N(
+        "The KV cache is off: nothing is kept, and every step computes the whole text again."
     ),
     "cache.gone": _N("The engine's process ended, and its whole cache with it."),
     "cache.freed": _N("The run is over: its blocks went back to the pool."),

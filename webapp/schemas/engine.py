@@ -23,6 +23,8 @@ class LaneDocument(OutputModel):
     kv_bytes_per_token: int
     kv_blocks_total: int
     kv_block_tokens: int
+    window: int | None = Field(description="Last positions that a token sees; null: all.")
+    sinks: int = Field(description="First positions that it sees beyond them.")
 
 
 class EngineInfoDocument(OutputModel):

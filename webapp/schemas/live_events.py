@@ -46,7 +46,7 @@ class AcceptedEvent(OutputModel):
     model: str
     device: str
     dtype: str
-    lane: LaneDocument
+    lane: LaneDocument | None
     prompt_tokens: int
     prompt_token_ids: list[int]
     prompt_pieces: list[str]

@@ -9,9 +9,11 @@ from engine.inference.options import EngineOptions, parse_worker_arguments
 from engine.inference.wire import decode, encode
 from engine.scheduling.speculation import SpeculationMethod, SpeculationSettings
 
+WINDOW = "paged-window-256-sinks-4"
 LANE = m.LaneInfo(
-    "float32/off", "float32", "float32", "off", False, "fp32", "fp32", True, 1, 2, 3, 16
-)
+    f"float32/{WINDOW}", "float32", "float32", WINDOW, False, "fp32", "fp32", True, 1, 2, 3, 16,
+    window=256, sinks=4,
+)  # fmt: skip
 SPECULATION = SpeculationSettings(SpeculationMethod.EARLY_EXIT, 3, exit_layer=4)
 EXAMPLES = [
     m.Generate("a", prompt="hä 🙂 \ud800", stop=("x", "y"), stop_token_ids=(1, 2), seed=7),

@@ -18,7 +18,7 @@ from fastapi.testclient import TestClient
 from engine.catalog.this_machine import Calibration, save_calibration
 from engine.catalog.units import time_label
 from engine.simulator.scenario import Scenario, simulate
-from tests.webapp.fake_engine import INFO, SMOLLM2, FakeEngine
+from tests.webapp.fake_engine import INFO, QUANTIZED, SMOLLM2, FakeEngine
 from webapp.app import create_app
 from webapp.pages.elsewhere import ratio_words
 from webapp.pages.suggestions import SUGGESTIONS
@@ -99,6 +99,35 @@ def test_only_dtypes_on_offer_can_be_chosen(client: TestClient, engine: FakeEngi
     engine.info = INFO
     fragment = client.get("/fragments/dtype?dtype=bfloat16").text
     assert ("bfloat16", " checked") in re.findall(r'value="(\w+)"( checked)?', fragment)
+
+
+@pytest.mark.usefixtures("state_dir")
+@pytest.mark.parametrize("measured", [False, True])
+def test_an_engine_with_quantised_weights_alone(measured: bool) -> None:
+    if measured:
+        calibrate()
+    app = create_app(Settings(), FakeEngine(info=QUANTIZED))
+    with TestClient(app, base_url="http://localhost") as client:
+        for path in ("/", "/fragments/roofline", "/fragments/dtype", "/fragments/engine"):
+            assert client.get(path).status_code == 200
+        fragment = client.get("/fragments/dtype?dtype=bfloat16").text
+        assert re.findall(r'value="(\w+)"( checked)?', fragment) == [("auto", " checked")]
+        roof = client.get("/fragments/roofline").text
+        assert attribute(roof, "data-dtype") == "float32"
+        assert ("data-peak" in roof) is measured
+
+
+def test_a_lane_that_a_request_had_opened_is_no_precision_to_choose(
+    client: TestClient, engine: FakeEngine
+) -> None:
+    opened = [
+        replace(INFO.lanes[1], on_demand=True),
+        replace(INFO.lanes[0], name="float32/off", kv_cache="off"),
+        replace(INFO.lanes[0], name="float32/paged+prefix", prefix_cache=True),
+    ]
+    engine.info = replace(INFO, lanes=(INFO.lanes[0], *opened))
+    fragment = client.get("/fragments/dtype").text
+    assert re.findall(r'value="(\w+)"( checked)?', fragment) == [("float32", " checked")]
 
 
 def test_engine_fragment_is_silent_while_nothing_changes(
