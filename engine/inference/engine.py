@@ -100,9 +100,9 @@ class Engine:
         """Load what a lane needs; takes long, touches no state: any thread may call it.
 
         Raises:
-            EngineError: the model cannot be had in that format.
+            EngineError: the model cannot be had in that format, or not in the memory that is free.
         """
-        return self._model.opener.open(settings)
+        return self._model.opener.open(settings, on_demand=True)
 
     def add_lane(self, opened: OpenedLane) -> None:
         """Take a lane in and submit the requests that waited for it."""

@@ -34,8 +34,13 @@ class Lane:
     loop: SchedulingLoop
     teller: Teller
     opened: OpenedLane
-    info: LaneInfo
+    on_demand: bool
     last_used: int = 0
+
+    @property
+    def info(self) -> LaneInfo:
+        """The lane as it is now: weights take more once native steps have their own."""
+        return lane_info(self.opened, on_demand=self.on_demand)
 
     def close(self) -> None:
         """Part loop and teller, which know each other: their memory is free at once then, and not
@@ -111,7 +116,7 @@ class LaneSet:
     def make_room(self, being_opened: int) -> bool:
         """Close lanes on demand that nobody uses, the longest unused first, until one more fits
         beside those that are being opened; False if that is not possible."""
-        on_demand = [lane for lane in self if lane.info.on_demand]
+        on_demand = [lane for lane in self if lane.on_demand]
         idle = sorted(
             (lane for lane in on_demand if not lane.loop.has_work), key=lambda lane: lane.last_used
         )
@@ -119,9 +124,10 @@ class LaneSet:
         if excess > len(idle):
             return False
         for lane in idle[: max(excess, 0)]:
-            log.info("lane %s is closed", lane.info.name)
+            name = lane.opened.settings.name
+            log.info("lane %s is closed", name)
             lane.close()
-            del self._lanes[lane.info.name]
+            del self._lanes[name]
         return True
 
     def turn(self, knobs: Knobs) -> None:
@@ -157,13 +163,13 @@ class LaneSet:
             prefix_cache=PrefixCache() if settings.prefix_cache else None,
         )
         scheduler = Scheduler(pool, limits_of(settings, knobs.limits), POLICIES[knobs.policy]())
-        info = lane_info(opened, on_demand=on_demand)
-        facts = Facts(self._model.config.name, self._model.device, info.dtype, info.name)
-        teller = Teller(facts, self._model.tokenizer, self._emit)
+        model = self._model
+        facts = Facts(model.config.name, model.device, executor.dtype, settings.name)
+        teller = Teller(facts, model.tokenizer, self._emit)
         drafters = executor.make_drafters()
         loop = SchedulingLoop(scheduler, executor, WallClock(), teller.tell, drafters)
         teller.attach(loop.finish)
-        lane = Lane(loop, teller, opened, info)
+        lane = Lane(loop, teller, opened, on_demand)
         if knobs.usable_blocks is not None:
             self._obey(lane)
         return lane

@@ -80,7 +80,7 @@ class NativeSteps:
                 num_tokens=self._num_tokens,
                 unknown_ids=self._unknown_ids,
             )
-        except (ValueError, MemoryError) as error:
+        except (ValueError, MemoryError, OSError) as error:
             log.warning("steps run in torch: %s", error)
 
 
