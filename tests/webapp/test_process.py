@@ -36,6 +36,11 @@ def has_ipv6() -> bool:
     return True
 
 
+def _as_from_a_terminal() -> None:
+    """A shell starts what runs in its background with SIGINT ignored, and that is inherited."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 @contextmanager
 def webapp(*arguments: str, **environment: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
     """The process and the URL that it printed."""
@@ -45,6 +50,7 @@ def webapp(*arguments: str, **environment: str) -> Iterator[tuple[subprocess.Pop
         stderr=subprocess.PIPE,
         text=True,
         env={**ENVIRONMENT, **environment},
+        preexec_fn=_as_from_a_terminal,
     )
     try:
         assert process.stdout is not None
