@@ -36,22 +36,27 @@ def has_ipv6() -> bool:
     return True
 
 
-def _as_from_a_terminal() -> None:
+@contextmanager
+def as_from_a_terminal() -> Iterator[None]:
     """A shell starts what runs in its background with SIGINT ignored, and that is inherited."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 @contextmanager
 def webapp(*arguments: str, **environment: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
     """The process and the URL that it printed."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "webapp", "--port", "0", *arguments],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env={**ENVIRONMENT, **environment},
-        preexec_fn=_as_from_a_terminal,
-    )
+    with as_from_a_terminal():
+        process = subprocess.Popen(
+            [sys.executable, "-m", "webapp", "--port", "0", *arguments],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**ENVIRONMENT, **environment},
+        )
     try:
         assert process.stdout is not None
         line = process.stdout.readline()
