@@ -177,3 +177,16 @@ def test_kill_of_the_worker_in_mid_stream(server: LiveApp) -> None:
         assert events_until_end(connection)[-1]["type"] == "done"
         assert httpx2.get(f"{server.url}/api/v1/engine").json()["restarts"] == 1
         assert time.monotonic() - killed < 15
+
+
+def test_events_of_several_samples_count_on(server: LiveApp) -> None:
+    with server.connect() as connection:
+        send(connection, prompt="a", n=3, max_tokens=4, temperature=1.0, seed=1)
+        numbers: list[int] = []
+        left = 3
+        while left:
+            event = json.loads(connection.recv(timeout=10))
+            if event["request_id"] is not None:
+                numbers.append(event["seq"])
+                left = event.get("samples_left", left)
+    assert numbers == list(range(len(numbers)))

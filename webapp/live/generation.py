@@ -24,9 +24,9 @@ from engine.inference.messages import (
 )
 from webapp.live import translate
 from webapp.live.engine_port import EnginePort
-from webapp.live.outbox import Outbox
+from webapp.live.outbox import Outbox, ends_request
 from webapp.prediction import RequestPrediction, StepPredictor
-from webapp.schemas.live_events import DoneEvent, ErrorEvent, ServerEvent
+from webapp.schemas.live_events import ErrorEvent, ServerEvent
 
 log = structlog.get_logger("webapp.live")
 
@@ -160,11 +160,4 @@ class Generation:
 
     async def _put(self, event: ServerEvent) -> None:
         await self._outbox.put(event, self._request_id)
-        self._ended = self._ended or _ends(event)
-
-
-def _ends(event: ServerEvent) -> bool:
-    """Whether this is the last event of its request."""
-    if isinstance(event, DoneEvent):
-        return event.samples_left == 0
-    return isinstance(event, ErrorEvent)
+        self._ended = self._ended or ends_request(event)

@@ -69,10 +69,17 @@ class Outbox:
 
     def _render(self, event: ServerEvent, request_id: str | None) -> str:
         seq = self._next_seq.get(request_id, 0)
-        if request_id is not None and isinstance(event, DoneEvent | ErrorEvent):
+        if request_id is not None and ends_request(event):
             self._next_seq.pop(request_id, None)  # the last event of this request
         else:
             self._next_seq[request_id] = seq + 1
         document = event.model_dump()
         kind = document.pop("type")
         return json_codec.dumps({"type": kind, "request_id": request_id, "seq": seq, **document})
+
+
+def ends_request(event: ServerEvent) -> bool:
+    """Whether this is the last event of its request: the end of its last sample, or an error."""
+    if isinstance(event, DoneEvent):
+        return event.samples_left == 0
+    return isinstance(event, ErrorEvent)
