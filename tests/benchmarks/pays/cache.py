@@ -94,7 +94,8 @@ class Curve:
 
 def measure(model: LoadedModel, plan: CachePlan, say: Say) -> Section:
     """Run the part. The model must have lanes for ``plan.dtype`` and float32 open."""
-    driver = Driver(model)
+    # With the cache off, a step computes the whole text again: the longest has to fit into one.
+    driver = Driver(model, max_step_tokens=plan.prompt_tokens + plan.new_tokens)
     say(f"cache: {plan.new_tokens} tokens in {plan.dtype}, cache on")
     cached = _cached(driver, model, plan, plan.dtype)
     places = _places(driver, cached, plan)

@@ -36,12 +36,17 @@ class Driver:
     """An engine of its own on a loaded model; lanes are opened at once when they are asked for."""
 
     def __init__(
-        self, model: LoadedModel, *, max_running: int = 1, policy: str = "first-come"
+        self,
+        model: LoadedModel,
+        *,
+        max_running: int = 1,
+        policy: str = "first-come",
+        max_step_tokens: int = MAX_STEP_TOKENS,
     ) -> None:
         self._heard: list[Message] = []
         limits = SchedulerLimits(
             max_running=max_running,
-            max_step_tokens=MAX_STEP_TOKENS,
+            max_step_tokens=max_step_tokens,
             max_context=model.config.max_context,
         )
         self._engine = Engine(model, limits, self._heard.append, policy)
