@@ -248,6 +248,14 @@ def test_exits_are_at_half_and_five_sixths_of_the_layers():
 def test_the_verdict_on_probes_needs_less_noise_than_the_bound(
     with_desk: tuple[float, ...], expected: bool | None
 ):
-    section = probes.section(probes.QUICK, probes.Cost((1.0,) * 4, with_desk))
-    assert holds(section) == [expected]
-    assert ("noise" in section.verdicts[0].because) is (expected is None)
+    section = probes.section(
+        probes.QUICK, probes.Cost((1.0,) * 4, with_desk, probes.Calls(("a",), ("a",)))
+    )
+    assert holds(section) == [True, expected]
+    assert ("noise" in section.verdicts[1].because) is (expected is None)
+
+
+def test_other_calls_with_a_desk_of_probes_are_seen():
+    calls = probes.Calls(("step", "sample"), ("step", "hook", "sample"))
+    section = probes.section(probes.QUICK, probes.Cost((1.0,) * 4, (1.0,) * 4, calls))
+    assert holds(section)[0] is False

@@ -1,16 +1,19 @@
 """What probes cost a decode that asks none: nothing, if the fast path has no hooks.
 
-That it has none is an import contract and a test of the architecture. Here is the measurement:
-decode steps of the same lane, in turns, with a desk of probes in the process that has just
-answered, and without one.
+That it has none is an import contract and a test of the architecture. Here it is seen twice. The
+Python calls of a decode step are written down, with a desk of probes in the process that has just
+answered and without one: they are the same, in the same order. And decode steps of the same lane
+are timed in turns, with a desk and without.
 """
 
 from __future__ import annotations
 
 import gc
 import statistics
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from types import FrameType
 
 from engine.catalog.units import time_label
 from engine.inference.loading import LoadedModel
@@ -28,10 +31,10 @@ class ProbesPlan:
     decodes ``warm_up`` tokens untimed, because answering leaves nothing of the lane in the
     processor's caches, and then ``timed``."""
 
-    pairs: int = 24
+    pairs: int = 100
     prompt_tokens: int = 64
-    warm_up: int = 16
-    timed: int = 48
+    warm_up: int = 4
+    timed: int = 16
     asked_tokens: int = 16
     dtype: str = "bfloat16"
 
@@ -41,11 +44,25 @@ QUICK = ProbesPlan(pairs=3, prompt_tokens=8, warm_up=2, timed=6, asked_tokens=4)
 
 
 @dataclass(frozen=True, slots=True)
+class Calls:
+    """What one decode step called, function by function."""
+
+    without: tuple[str, ...]
+    with_desk: tuple[str, ...]
+
+    @property
+    def same(self) -> bool:
+        """Whether a step does the same with a desk as without."""
+        return self.without == self.with_desk
+
+
+@dataclass(frozen=True, slots=True)
 class Cost:
     """Seconds of the median step of each turn; turns of one pair stand at the same place."""
 
     without: tuple[float, ...]
     with_desk: tuple[float, ...]
+    calls: Calls
 
     @property
     def differences(self) -> list[float]:
@@ -80,6 +97,7 @@ def measure(model: LoadedModel, plan: ProbesPlan, say: Say) -> Section:
     asked = prose(model, plan.asked_tokens)
     turns: dict[bool, list[float]] = {False: [], True: []}
     _turn(driver, model, plan)
+    calls = _calls_of_both(driver, model, plan, asked)
     for pair in range(plan.pairs):
         say(f"probes: pair {pair + 1} of {plan.pairs}")
         for with_desk in (pair % 2 == 0, pair % 2 == 1):
@@ -87,7 +105,7 @@ def measure(model: LoadedModel, plan: ProbesPlan, say: Say) -> Section:
             turns[with_desk].append(_turn(driver, model, plan))
             del desk
             gc.collect()
-    return section(plan, Cost(tuple(turns[False]), tuple(turns[True])))
+    return section(plan, Cost(tuple(turns[False]), tuple(turns[True]), calls))
 
 
 def _answered(model: LoadedModel, asked: list[int]) -> ProbeDesk:
@@ -101,6 +119,36 @@ def _turn(driver: Driver, model: LoadedModel, plan: ProbesPlan) -> float:
     generate = greedy("turn", 1 + plan.warm_up + plan.timed, weights=plan.dtype)
     taken = list(driver.run(generate, prose(model, plan.prompt_tokens)))
     return statistics.median(step.seconds for step in taken[1 + plan.warm_up :])
+
+
+def _calls_of_both(driver: Driver, model: LoadedModel, plan: ProbesPlan, asked: list[int]) -> Calls:
+    without = _calls(driver, model, plan)
+    desk = _answered(model, asked)
+    with_desk = _calls(driver, model, plan)
+    del desk
+    return Calls(without, with_desk)
+
+
+def _calls(driver: Driver, model: LoadedModel, plan: ProbesPlan) -> tuple[str, ...]:
+    """Functions that the last decode step of an answer enters, Python's and C's, in their order."""
+    entered: list[str] = []
+
+    def heard(frame: FrameType, event: str, called: object) -> None:
+        if event == "call":
+            entered.append(f"{frame.f_code.co_filename}:{frame.f_code.co_qualname}")
+        elif event == "c_call":
+            entered.append(getattr(called, "__qualname__", repr(type(called))))
+
+    driver.submit(greedy("calls", 4, weights=plan.dtype), prose(model, plan.prompt_tokens))
+    for _ in range(3):
+        driver.step()
+    gc.collect()  # so that no collection falls into the step that is listened to
+    sys.setprofile(heard)
+    try:
+        driver.step()
+    finally:
+        sys.setprofile(None)
+    return tuple(entered)
 
 
 def section(plan: ProbesPlan, cost: Cost) -> Section:
@@ -119,14 +167,18 @@ def section(plan: ProbesPlan, cost: Cost) -> Section:
         remarks=[
             f"Turns without a desk differ among themselves by {cost.spread:.1%} (standard "
             f"deviation); over {plan.pairs} pairs that leaves ±{cost.uncertainty:.1%} (two "
-            "standard errors)."
+            "standard errors).",
+            f"A decode step enters {len(cost.calls.without):,} functions, of Python and of C, "
+            f"without a desk, and {'the very same ones' if cost.calls.same else 'others'} with one.",
         ],
-        verdicts=[_verdict(cost)],
+        verdicts=[_same_work(cost.calls), _verdict(cost)],
         data={
             "dtype": plan.dtype,
             "cost": cost.mean,
             "uncertainty": cost.uncertainty,
             "goal": GOAL,
+            "functions_entered": len(cost.calls.without),
+            "same_functions": cost.calls.same,
             "without_seconds": list(cost.without),
             "with_seconds": list(cost.with_desk),
         },
@@ -136,6 +188,14 @@ def section(plan: ProbesPlan, cost: Cost) -> Section:
 def _row(name: str, turns: Sequence[float]) -> tuple[str, ...]:
     shown = (statistics.median(turns), min(turns), max(turns))
     return (name, *map(time_label, shown))
+
+
+def _same_work(calls: Calls) -> Verdict:
+    return Verdict(
+        "With probes off, a decode step does the same work as without probes",
+        calls.same,
+        f"{len(calls.without):,} and {len(calls.with_desk):,} functions entered",
+    )
 
 
 def _verdict(cost: Cost) -> Verdict:
