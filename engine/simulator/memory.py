@@ -99,11 +99,16 @@ def memory_needs(
 
 def _resident(step: DecoderStep) -> Number:
     """Weights on one device: those of its operators, and its part of the looked-up ones."""
-    model: ModelSpec = step.model
-    looked_up = model.extras.learned_positions * model.hidden_size
+    looked_up = step.group.share(looked_up_parameters(step.model))
+    return step.resident_weight_bytes + step.formats.weights.bytes_for(looked_up)
+
+
+def looked_up_parameters(model: ModelSpec) -> int:
+    """Parameters of which a token reads one row: learned positions, an untied embedding."""
+    rows = model.extras.learned_positions
     if not model.tied_embeddings:
-        looked_up += model.vocab_size * model.hidden_size
-    return step.resident_weight_bytes + step.formats.weights.bytes_for(step.group.share(looked_up))
+        rows += model.vocab_size
+    return rows * model.hidden_size
 
 
 def peak_activations(step: DecoderStep, tokens: int, sampled: int) -> ActivationPeak:
