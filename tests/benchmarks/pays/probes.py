@@ -9,6 +9,7 @@ are timed in turns, with a desk and without.
 from __future__ import annotations
 
 import gc
+import math
 import statistics
 import sys
 from collections.abc import Callable, Sequence
@@ -31,10 +32,10 @@ class ProbesPlan:
     decodes ``warm_up`` tokens untimed, because answering leaves nothing of the lane in the
     processor's caches, and then ``timed``."""
 
-    pairs: int = 100
+    pairs: int = 160
     prompt_tokens: int = 64
-    warm_up: int = 4
-    timed: int = 16
+    warm_up: int = 3
+    timed: int = 12
     asked_tokens: int = 16
     dtype: str = "bfloat16"
 
@@ -71,13 +72,17 @@ class Cost:
         return [desk / plain - 1 for plain, desk in pairs]
 
     @property
-    def mean(self) -> float:
-        return statistics.fmean(self.differences)
+    def median(self) -> float:
+        """What a desk costs: the median, because a neighbour's work falls into single turns."""
+        return statistics.median(self.differences)
 
     @property
-    def uncertainty(self) -> float:
-        """Two standard errors of the mean: a true cost lies further off once in twenty times."""
-        return 2 * statistics.stdev(self.differences) / len(self.without) ** 0.5
+    def interval(self) -> tuple[float, float]:
+        """Where the true median lies, 19 times in 20: the sign test's interval, which assumes
+        nothing about how the differences scatter (order statistics n/2 ± sqrt(n))."""
+        ranked = sorted(self.differences)
+        low = max(math.floor(len(ranked) / 2 - math.sqrt(len(ranked))), 0)
+        return ranked[low], ranked[-1 - low]
 
     @property
     def spread(self) -> float:
@@ -86,9 +91,10 @@ class Cost:
 
     def below(self, goal: float) -> bool | None:
         """Whether the cost is at most that share; None if the noise is too large to say."""
-        if self.mean + self.uncertainty <= goal:
+        low, high = self.interval
+        if high <= goal:
             return True
-        return False if self.mean - self.uncertainty > goal else None
+        return False if low > goal else None
 
 
 def measure(model: LoadedModel, plan: ProbesPlan, say: Say) -> Section:
@@ -153,6 +159,7 @@ def _calls(driver: Driver, model: LoadedModel, plan: ProbesPlan) -> tuple[str, .
 
 def section(plan: ProbesPlan, cost: Cost) -> Section:
     """The part's section from the turns."""
+    low, high = cost.interval
     rows = [
         _row("no desk of probes", cost.without),
         _row("a desk that has answered", cost.with_desk),
@@ -166,16 +173,16 @@ def section(plan: ProbesPlan, cost: Cost) -> Section:
         tables=[Table("", ("in the process", "median step", "fastest", "slowest turn"), rows)],
         remarks=[
             f"Turns without a desk differ among themselves by {cost.spread:.1%} (standard "
-            f"deviation); over {plan.pairs} pairs that leaves ±{cost.uncertainty:.1%} (two "
-            "standard errors).",
+            f"deviation); the median of {plan.pairs} pairs lies between {low:+.2%} and {high:+.2%} "
+            "in 19 cases of 20 (sign test).",
             f"A decode step enters {len(cost.calls.without):,} functions, of Python and of C, "
-            f"without a desk, and {'the very same ones' if cost.calls.same else 'others'} with one.",
+            f"without a desk, and {'the very same' if cost.calls.same else 'other ones'} with one.",
         ],
         verdicts=[_same_work(cost.calls), _verdict(cost)],
         data={
             "dtype": plan.dtype,
-            "cost": cost.mean,
-            "uncertainty": cost.uncertainty,
+            "cost": cost.median,
+            "interval": [low, high],
             "goal": GOAL,
             "functions_entered": len(cost.calls.without),
             "same_functions": cost.calls.same,
@@ -200,9 +207,10 @@ def _same_work(calls: Calls) -> Verdict:
 
 def _verdict(cost: Cost) -> Verdict:
     holds = cost.below(GOAL)
+    low, high = cost.interval
     noise = ": the noise is too large to say" if holds is None else ""
     return Verdict(
         f"With probes off, a decode step takes at most {GOAL:.0%} longer",
         holds,
-        f"{cost.mean:+.2%} ± {cost.uncertainty:.2%}{noise}",
+        f"{cost.median:+.2%}, between {low:+.2%} and {high:+.2%}{noise}",
     )
