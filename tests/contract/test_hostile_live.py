@@ -100,6 +100,7 @@ def test_fields(socket: ClientConnection, field: str, raw: str) -> None:
     assert (event["field"] or "").startswith(f"/{field}")
 
 
+@pytest.mark.kind("O08")
 @pytest.mark.parametrize("field", ["temperature", "top_p", "min_p", "max_tokens", "seed"])
 @pytest.mark.parametrize("raw", ["NaN", "Infinity", "-Infinity", "1e999", "9" * 5000])
 def test_numbers_that_are_none(socket: ClientConnection, field: str, raw: str) -> None:

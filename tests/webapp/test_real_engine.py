@@ -130,6 +130,7 @@ def test_what_the_engine_refuses(
         assert events_until_end(connection)[-1]["type"] == "done"
 
 
+@pytest.mark.kind("O16")
 def test_health_stays_quick_under_large_prompts(server: LiveApp) -> None:
     """Tokenizing and stepping happen elsewhere; parsing is bounded by the frame."""
     times: list[float] = []

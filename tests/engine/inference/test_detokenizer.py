@@ -25,6 +25,7 @@ def stream(tokenizer: Tokenizer, ids: list[int], *, skip_special: bool = True) -
     return [*(detokenizer.push(token) for token in ids), detokenizer.flush()]
 
 
+@pytest.mark.kind("O01")
 @pytest.mark.parametrize(
     ("data", "chunks"),
     [

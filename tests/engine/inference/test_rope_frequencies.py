@@ -59,6 +59,7 @@ def _document(parameters: dict[str, Any], theta: float) -> dict[str, Any]:
     }
 
 
+@pytest.mark.kind("O36")
 @pytest.mark.parametrize("theta", [10_000.0, 500_000.0])
 @pytest.mark.parametrize("parameters", SCALED.values(), ids=SCALED.keys())
 def test_turns_equal_those_of_transformers(parameters: dict[str, Any], theta: float) -> None:

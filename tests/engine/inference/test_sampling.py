@@ -117,6 +117,7 @@ def test_the_all_greedy_batch_equals_the_general_path() -> None:
 # ── distributions ────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.kind("O09")
 def test_top_p_of_one_keeps_everything() -> None:
     draws = 10_000
     params = [SamplingParams(1.0, top_p=1.0, seed=seed) for seed in range(draws)]
@@ -163,6 +164,7 @@ def test_the_counter_gives_uniform_independent_numbers() -> None:
 # ── seeds ────────────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.kind("O10")
 def test_a_seeded_row_does_not_depend_on_its_batch_mates() -> None:
     logits = _logits(9, seed=5)
     mine = SamplingParams(1.0, top_p=0.95, seed=42)
@@ -181,6 +183,7 @@ def test_a_seeded_row_does_not_depend_on_its_batch_mates() -> None:
 # ── log-probabilities ────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.kind("O11")
 def test_logprobs_are_the_models_own() -> None:
     logits = _logits(1, seed=6)
     exact = logits[0].double().log_softmax(-1)
@@ -194,6 +197,7 @@ def test_logprobs_are_the_models_own() -> None:
         assert choice.logprob == pytest.approx(exact[choice.token_id].item(), abs=1e-5)
 
 
+@pytest.mark.kind("O11")
 def test_probabilities_sum_to_one_over_the_tokenizers_vocabulary() -> None:
     draws = 3_000
     logits = _logits(1, seed=7, spread=0.3, vocabulary=16).expand(draws, -1)
@@ -204,6 +208,7 @@ def test_probabilities_sum_to_one_over_the_tokenizers_vocabulary() -> None:
     assert sum(probability.values()) == pytest.approx(1.0, abs=1e-5)
 
 
+@pytest.mark.kind("O35")
 def test_padding_rows_are_never_sampled() -> None:
     logits = _logits(64, seed=8, vocabulary=128)
     logits[:, 120] = 50.0

@@ -103,6 +103,7 @@ def test_each_transform_is_the_documented_one(params: SamplingParams) -> None:
         np.testing.assert_allclose(_shaped(logits_v, row), _slow(logits_v, row), atol=2e-5)
 
 
+@pytest.mark.kind("O49")
 def test_a_negative_logit_is_multiplied_so_that_a_repeat_becomes_less_likely() -> None:
     row = SampleRow(SamplingParams(repetition_penalty=1.5), 1, prompt_token_ids=[0])
     assert _shaped(torch.tensor([-1.0, -2.0]), row).tolist() == [-1.5, -2.0]
@@ -357,6 +358,7 @@ def test_equally_likely_tokens_are_told_by_id() -> None:
     assert _tops([SampleRow(SamplingParams(), 0)], logits_nv) == [()]
 
 
+@pytest.mark.kind("O43")
 def test_tokens_of_no_probability_are_not_told_so_every_number_is_valid_json() -> None:
     logits_nv = _logits(1, 9, vocabulary=12)
     logits_nv[0, 4:] = -math.inf

@@ -32,6 +32,7 @@ def naive(stops: Sequence[str], text: str) -> tuple[str, bool]:
     return (text[: min(cuts)], True) if cuts else (text, False)
 
 
+@pytest.mark.kind("O02")
 def test_a_stop_string_over_four_tokens():
     assert run(["DEFGHIJ"], ["abc", "DEF", "G", "HI", "J", "never"]) == (
         ["abc", "", "", "", ""],

@@ -100,6 +100,7 @@ def test_two_that_compute_the_same_at_once_keep_one_copy():
         assert outputs_of(events)[name] == expected_output([*range(9), ord(name) % 90], 6)
 
 
+@pytest.mark.kind("O07")
 @pytest.mark.parametrize("block_hash", [lambda _previous, _tokens: 0, lambda previous, _: previous])
 def test_a_hash_that_always_collides_hands_over_no_foreign_block(block_hash):
     prefix_cache = PrefixCache(block_hash)
@@ -224,6 +225,7 @@ def test_a_failed_step_leaves_only_what_was_computed_before_it():
     assert [e.reason for e in events if isinstance(e, RequestFinished)] == [FinishReason.ERROR]
 
 
+@pytest.mark.kind("O05")
 def test_five_hundred_requests_that_end_in_every_way_leave_no_block_used():
     for prefix_cache in (None, PrefixCache()):
         loop, executor, _ = make_loop(num_blocks=24, prefix_cache=prefix_cache)

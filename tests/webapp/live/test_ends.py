@@ -40,6 +40,7 @@ def leave(client: RawSocket, how: str) -> None:
         client.send(FIN | 3, b"broken")
 
 
+@pytest.mark.kind("O04")
 @pytest.mark.parametrize("how", ["close frame", "reset", "end of stream", "broken frame"])
 @pytest.mark.parametrize("tokens", [0, 3])
 def test_leaving_ends_the_request_at_once(
@@ -59,13 +60,26 @@ def test_leaving_ends_the_request_at_once(
     client.socket.close()
 
 
-def test_running_requests_survive_garbage_collection(server: LiveApp, engine: FakeEngine) -> None:
-    with server.connect() as connection:
-        connection.send(GENERATE.decode())
-        for number in range(60):
-            gc.collect(2 if number % 20 == 0 else 1)
-            json.loads(connection.recv(timeout=5))
-    wait_for(lambda: not engine.running)
+@pytest.mark.kind("O48")
+def test_two_hundred_runs_survive_garbage_collection_at_every_event(engine: FakeEngine) -> None:
+    engine.endless = False
+    settings = Settings(live_messages_per_s=1000)
+    with running_app(settings, engine) as server, server.connect() as connection:
+        for number in range(50):
+            names = [f"{number}-{i}" for i in range(4)]
+            for name in names:
+                message = {"type": "generate", "prompt": "xyz", "request_id": name}
+                connection.send(json.dumps(message))
+            texts: dict[str, str] = {}
+            while len(texts) < 4:
+                # A task that nobody holds is young; now and then, all ages are looked at.
+                gc.collect(2 if number % 25 == 0 else 1)
+                event = json.loads(connection.recv(timeout=5))
+                assert event["type"] != "error", event
+                if event["type"] == "done":
+                    texts[event["request_id"]] = event["text"]
+            assert texts == dict.fromkeys(names, "xyz")
+        assert not engine.running
 
 
 def test_a_reader_that_never_reads_is_closed(engine: FakeEngine) -> None:

@@ -156,6 +156,7 @@ def test_one_byte_order_mark_is_removed_and_told(client: TestClient, engine: Fak
     assert len(two[0]["prompt_token_ids"]) == 3
 
 
+@pytest.mark.kind("O43")
 @pytest.mark.parametrize("logprob", [-math.inf, math.nan, None])
 def test_impossible_log_probabilities_are_null(
     client: TestClient, engine: FakeEngine, logprob: float | None
@@ -181,6 +182,7 @@ def test_a_failed_step_is_an_error_and_no_answer(
         assert run(socket, prompt="ok")[-1]["text"] == "ok"
 
 
+@pytest.mark.kind("O48")
 def test_an_engine_that_raises_is_an_error_and_no_answer(
     client: TestClient, engine: FakeEngine
 ) -> None:

@@ -174,6 +174,7 @@ def test_a_window_equals_the_reference_with_a_mask(settings: KVSettings, chunks:
 BOUNDS = {"int8": 0.0013, "int4": 0.28}
 
 
+@pytest.mark.kind("O39")
 @pytest.mark.parametrize("stored", ["int8", "int4"])
 @pytest.mark.parametrize(
     "suffix", ["", "-window-256", "-window-1024-sinks-4", "-window-96-sinks-16"]

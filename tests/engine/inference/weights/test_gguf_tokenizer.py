@@ -22,6 +22,7 @@ def tokenizer_of(tmp_path, **changes):
 TEXT = "The people of the world: 中 🙂 <|im_end|>\n\t"
 
 
+@pytest.mark.kind("O37")
 def test_the_same_ids_as_the_tokenizer_that_was_written(tmp_path):
     source = tiny_random_checkpoint().tokenizer()
     loaded = tokenizer_of(tmp_path)
@@ -42,6 +43,7 @@ def test_each_pre_tokenizer_cuts_its_own_way(tmp_path):
     assert [together.piece(i) for i in together.encode("12")] == ["12"]
 
 
+@pytest.mark.kind("O37")
 @pytest.mark.parametrize("pre", [None, "default", "llama-bpe", "unheard-of", 7])
 def test_a_missing_or_unknown_pre_tokenizer_is_refused(pre, tmp_path):
     with pytest.raises(UnsupportedModel, match=r"tokenizer\.ggml\.pre"):

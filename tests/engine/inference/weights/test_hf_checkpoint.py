@@ -136,6 +136,7 @@ def test_pickles_are_never_read(weights, tmp_path):
 class TestTied:
     """With tied embeddings either name stands for both; nothing is dropped without a word."""
 
+    @pytest.mark.kind("O38")
     def test_only_the_head_is_stored(self, tmp_path):
         weights = tensors()
         weights["lm_head.weight"] = weights.pop("model.embed_tokens.weight")
@@ -154,6 +155,7 @@ class TestTied:
         with pytest.raises(FileFormatError, match="tie_word_embeddings"):
             open_checkpoint(folder)
 
+    @pytest.mark.kind("O38")
     def test_untied_without_a_head_is_an_error_that_names_it(self, tmp_path):
         folder = write_folder(tmp_path, CONFIG | {"tie_word_embeddings": False})
         with pytest.raises(FileFormatError, match="lm_head is missing"):
