@@ -1,7 +1,7 @@
 """``python -m tests.benchmarks.quality``: the table of all weight formats and KV caches.
 
 Lanes that quality.json already has, made of the same model and text, are kept, so that the table
-can be made in pieces.
+can be made in pieces. ``--kv`` makes the section of KV caches by length of the text, and no lanes.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import json
 import platform
 import re
 import sys
+from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
@@ -22,6 +23,7 @@ from engine.inference.device import open_device
 from engine.inference.lane_settings import KVSettings, WeightSettings, parse_kv, parse_weights
 from engine.inference.loading import find_model
 from engine.inference.quantization.report import DEFAULT_TOKENS, LaneReport, report_quality
+from tests.benchmarks.kv_contexts import KVContexts, measure_contexts
 from tests.benchmarks.quality_page import to_markdown
 
 SHARED = ("tensor", "channel", "g128", "g64", "g32")
@@ -50,6 +52,7 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--device", default="auto", help="auto, cpu or cuda")
     parser.add_argument("--tokens", type=int, default=DEFAULT_TOKENS)
     parser.add_argument("--only", default="", help="a regular expression over 'weights cache'")
+    parser.add_argument("--kv", action="store_true", help="KV caches by context, and no lanes")
     parser.add_argument("--again", action="store_true", help="measure lanes that are there, too")
     parser.add_argument(
         "--speeds", action="store_true", help="keep decode speeds: only on a machine at rest"
@@ -85,13 +88,19 @@ class Table:
         self._lanes[label(report.weights, report.kv)] = lane
         self.write()
 
+    def set_kv_contexts(self, rows: Sequence[KVContexts]) -> None:
+        """Replace the section of KV caches by context."""
+        self.document["kv_contexts"] = {"date": _today(), "rows": [asdict(row) for row in rows]}
+        self.write()
+
     def write(self) -> None:
         order = [label(weights.name, kv.name) for weights, kv in all_lanes()]
         self.document["lanes"] = [self._lanes[name] for name in order if name in self._lanes]
         self._folder.mkdir(parents=True, exist_ok=True)
         text = json.dumps(self.document, indent=1, ensure_ascii=False) + "\n"
         (self._folder / "quality.json").write_text(text, encoding="utf-8")
-        page = to_markdown(self.document)
+        # From the text, so that the page says what the file says.
+        page = to_markdown(json.loads(text))
         (self._folder / "QUALITY.md").write_text(page, encoding="utf-8")
 
 
@@ -109,6 +118,13 @@ def main(arguments: list[str] | None = None) -> None:
         "asked_tokens": options.tokens,
     }
     table = Table(options.output, conditions)
+    if options.kv:
+        table.set_kv_contexts(
+            measure_contexts(
+                checkpoint, device=device.torch_device, num_tokens=options.tokens, say=_say
+            )
+        )
+        return
     lanes = [
         (weights, kv)
         for weights, kv in all_lanes()
@@ -118,18 +134,26 @@ def main(arguments: list[str] | None = None) -> None:
     if not lanes:
         table.write()
         return
-    table.document["date"] = datetime.now(UTC).date().isoformat()
+    table.document["date"] = _today()
     report = report_quality(
         checkpoint,
         lanes,
         device=device.torch_device,
         num_tokens=options.tokens,
         random_weights=source.random_weights,
-        say=lambda line: print(line, file=sys.stderr, flush=True),
+        say=_say,
         lane_done=lambda lane: table.add(lane, speeds=options.speeds),
     )
     table.document |= {key: value for key, value in report.to_document().items() if key != "lanes"}
     table.write()
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+def _today() -> str:
+    return datetime.now(UTC).date().isoformat()
 
 
 if __name__ == "__main__":

@@ -19,20 +19,22 @@ _TEXTS_OF = (
 
 
 def to_markdown(document: Mapping[str, Any]) -> str:
-    """Conditions, the table, texts side by side."""
+    """Conditions, the table, KV caches by context, texts side by side."""
+    parts = ["# What fewer bits cost"]
     lanes = document["lanes"]
-    parts = ["# What fewer bits cost", _conditions(document)]
-    parts.append("\n".join([_HEAD, *map(_row, lanes)]))
-    parts += _notes(lanes)
-    if "reference_samples" in document:
+    if lanes:
+        parts += [_conditions(document), "\n".join([_HEAD, *map(_row, lanes)]), *_notes(lanes)]
+    if "kv_contexts" in document:
+        parts += _kv_contexts(document)
+    if lanes and "reference_samples" in document:
         parts += _texts(document)
     return "\n\n".join(parts) + "\n"
 
 
 def _conditions(document: Mapping[str, Any]) -> str:
     lanes = document["lanes"]
-    reference = lanes[0]["quality"]["reference_perplexity"] if lanes else float("nan")
-    positions = lanes[0]["quality"]["num_positions"] if lanes else 0
+    reference = lanes[0]["quality"]["reference_perplexity"]
+    positions = lanes[0]["quality"]["num_positions"]
     return (
         f"Measured on {document['date']} by `python -m tests.benchmarks.quality`: "
         f"{document['model']} on {document['device_name']} ({document['device']}), Python "
@@ -79,6 +81,36 @@ def _notes(lanes: list[Mapping[str, Any]]) -> list[str]:
     if not lines:
         return []
     return ["KL as a part of that of rounding to nearest with the same bits:", "\n".join(lines)]
+
+
+def _kv_contexts(document: Mapping[str, Any]) -> list[str]:
+    section = document["kv_contexts"]
+    rows = section["rows"]
+    contexts = list(rows[0]["at"])
+    head = [
+        "KV cache", "beside", "KL, nats", "99th percentile",
+        *(f"at {int(context):,}" for context in contexts), "at edges", "within a block",
+    ]  # fmt: skip
+    table = [f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
+    for row in rows:
+        edge, jump = max(row["edges"].items(), key=lambda item: item[1])
+        cells = [
+            row["kv"], row["against"], f"{row['mean']:.5f}", f"{row['p99']:.4f}",
+            *(f"{row['at'][context]:.5f}" for context in contexts),
+            f"{jump:.2f}x (at {int(edge):,})", f"{row['block_offset']:.2f}x",
+        ]  # fmt: skip
+        table.append(f"| {' | '.join(cells)} |")
+    about = (
+        f"Measured on {section['date']} by `python -m tests.benchmarks.quality --kv`: one text of "
+        f"{rows[0]['num_positions']:,} tokens in steps of 512, weights and activations in float32, "
+        "each cache beside the same one that keeps float32, so that what a window leaves out is in "
+        f"no number. *At {int(contexts[0]):,}* and so on: the mean over the 128 positions before "
+        "that length. A jump would show in the last two columns, which compare medians with that "
+        "of all positions: *at edges*, the worst 32 positions around the end of a step or of the "
+        "window; *within a block*, the worst of the 16 places that a position can have in its "
+        "block."
+    )
+    return ["## KV caches by length of the text", about, "\n".join(table)]
 
 
 def _texts(document: Mapping[str, Any]) -> list[str]:

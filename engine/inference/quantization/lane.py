@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -87,6 +87,15 @@ def logits_through_cache(
     """Logits of all positions of a window of at most ``longest`` tokens, keys and values going
     through a cache of that kind. ``chunk``: tokens of a step, all at once if None; what a step
     writes, it reads back from the cache."""
+    in_chunks = chunks_through_cache(transformer, kv, longest=longest, chunk=chunk)
+    return lambda token_ids: torch.cat(list(in_chunks(token_ids)))
+
+
+def chunks_through_cache(
+    transformer: Transformer, kv: KVSettings, *, longest: int, chunk: int | None = None
+) -> Callable[[Sequence[int]], Iterator[Tensor]]:
+    """``logits_through_cache`` step by step, ``[chunk, v]`` each: for texts whose logits are too
+    many to hold at once."""
     blocks = blocks_for(longest, DEFAULT_BLOCK_SIZE)
     cache = make_cache(
         transformer.config,
@@ -97,17 +106,17 @@ def logits_through_cache(
     )
     table = tuple(range(blocks))
 
-    @torch.inference_mode()
-    def logits_of(token_ids: Sequence[int]) -> Tensor:
+    def logits_of(token_ids: Sequence[int]) -> Iterator[Tensor]:
         step = chunk or len(token_ids)
-        parts: list[Tensor] = []
         for start in range(0, len(token_ids), step):
             part = token_ids[start : start + step]
             sequence = ScheduledSequence(_REQUEST, Phase.PREFILL, start, part, table, samples=True)
-            batch = build_batch(StepPlan(0, (sequence,)), cache)
-            # A step scores only rows that sample; here every row does.
-            parts.append(transformer.logits(replace(batch, sample_rows=None), cache))
-        return torch.cat(parts)
+            # Entered anew each time: between two steps, the mode would be the caller's.
+            with torch.inference_mode():
+                batch = build_batch(StepPlan(0, (sequence,)), cache)
+                # A step scores only rows that sample; here every row does.
+                logits = transformer.logits(replace(batch, sample_rows=None), cache)
+            yield logits
 
     return logits_of
 
