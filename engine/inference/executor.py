@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 import torch
-from torch import Tensor
 
 from engine.errors import StepFailed
 from engine.inference.kv_cache.make import make_cache
 from engine.inference.lane_settings import KVSettings
-from engine.inference.model.batch import build_batch
 from engine.inference.model.transformer import Transformer
-from engine.inference.native.switch import NativeSteps
-from engine.inference.sampling import Choice, LogitSummary, Sampler, SamplingParams
+from engine.inference.model_steps import ModelSteps, StepLogits, StopWatch
+from engine.inference.sampling import Choice, Sampler, SamplingParams
 from engine.inference.speculation.draft_model import DraftModel
 from engine.inference.speculation.early_exit import EarlyExitDrafter
 from engine.inference.speculation.in_step import StepDrafter, fill_in_drafts
@@ -67,12 +64,12 @@ class TorchExecutor:
         num_tokens = num_tokens or transformer.config.vocab_size
         unknown_ids = list(unknown_ids)
         self._sampler = Sampler(num_tokens, unknown_ids=unknown_ids, device=transformer.device)
-        self._native = NativeSteps(
+        self._model = ModelSteps(
             transformer, self._cache, num_tokens=num_tokens, unknown_ids=unknown_ids
         )
         self._params: dict[str, SamplingParams] = {}
         self._step_drafters: dict[SpeculationMethod, StepDrafter] = {
-            SpeculationMethod.EARLY_EXIT: EarlyExitDrafter(transformer, self._cache)
+            SpeculationMethod.EARLY_EXIT: EarlyExitDrafter(self._model)
         }
         if draft_model is not None:
             self._step_drafters[SpeculationMethod.DRAFT] = draft_model
@@ -96,7 +93,7 @@ class TorchExecutor:
     @property
     def weight_bytes(self) -> int:
         """Bytes that the weights take in memory, as they are stored here."""
-        return self._transformer.weights.nbytes + self._native.nbytes
+        return self._model.weight_bytes
 
     @property
     def kv_bytes_per_token(self) -> int:
@@ -138,15 +135,16 @@ class TorchExecutor:
                 numbers are cleared, so that their next owners do not inherit NaN. Blocks that a
                 request shares with others are finite, and keep their contents.
         """
-        watch = _StopWatch()
+        watch = StopWatch()
         self._cache.copy_blocks(plan.copies)
         try:
             plan, drafts = fill_in_drafts(plan, self._step_drafters, self._draft_next)
             if drafts:
                 watch.stage_done("draft")
-            logits_nv, sampled, summary = self._logits(plan, watch)
-            rows = [row for s in sampled for row in sample_rows(s, self._params[s.request_id])]
-            choices = self._sampler.sample(logits_nv, rows, summary)
+            step = self._model.logits(plan)
+            watch.stages_done(step.stages)
+            rows = [r for s in step.sampled for r in sample_rows(s, self._params[s.request_id])]
+            choices = self._sampler.sample(step.logits_nv, rows, step.summary)
         except StepFailed:
             blocks = (block for s in plan.sequences for block in s.block_table)
             self._cache.zero(self._cache.not_finite(blocks))
@@ -157,24 +155,13 @@ class TorchExecutor:
             torch.cuda.synchronize(self._transformer.device)
         watch.stage_done("sample")
         stages = {} if self.device == "cuda" else watch.seconds
-        return StepResult(_samples(plan, sampled, choices), stages=stages, drafts=drafts)
+        return StepResult(_samples(plan, step.sampled, choices), stages=stages, drafts=drafts)
 
-    def _logits(
-        self, plan: StepPlan, watch: _StopWatch
-    ) -> tuple[Tensor, tuple[ScheduledSequence, ...], LogitSummary | None]:
-        """Logits of the sequences that sample, these sequences, and what is known of the logits."""
-        native = self._native.taking(plan)
-        if native is not None:
-            result = native.logits(plan)
-            watch.stages_done(result.stages)
-            return result.logits_nv, result.sampled, result.summary
-        batch = build_batch(plan, self._cache)
-        return self._transformer.logits(batch, self._cache, watch.stage_done), batch.sampled, None
-
-    def _draft_next(self, logits_nv: Tensor, sequences: Sequence[ScheduledSequence]) -> list[int]:
+    def _draft_next(self, step: StepLogits, sequences: Sequence[ScheduledSequence]) -> list[int]:
         """What each sequence would say after its drafts so far, by a drafter's logits."""
         rows = [sample_row(s, self._params[s.request_id], s.num_drafts) for s in sequences]
-        return [choice.token_id for choice in self._sampler.sample(logits_nv, rows)]
+        choices = self._sampler.sample(step.logits_nv, rows, step.summary)
+        return [choice.token_id for choice in choices]
 
 
 def _samples(
@@ -188,20 +175,3 @@ def _samples(
         samples[sequence.request_id] = list(accept(sequence, choices[first:last]))
         first = last
     return tuple(sample for s in plan.sequences if s.samples for sample in samples[s.request_id])
-
-
-class _StopWatch:
-    """Seconds between one stage's end and the next one's."""
-
-    def __init__(self) -> None:
-        self.seconds: dict[str, float] = {}
-        self._last = time.perf_counter()
-
-    def stage_done(self, name: str) -> None:
-        now = time.perf_counter()
-        self.seconds[name] = now - self._last
-        self._last = now
-
-    def stages_done(self, seconds: Mapping[str, float]) -> None:
-        self.seconds.update(seconds)
-        self._last = time.perf_counter()

@@ -16,8 +16,9 @@ that sample.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -181,6 +182,20 @@ class Transformer:
         if cap is not None:
             logits_nv.div_(cap).tanh_().mul_(cap)
         return logits_nv
+
+
+def first_layers(transformer: Transformer, count: int) -> Transformer:
+    """The same model without its later layers; all weights are shared.
+
+    Raises:
+        ValueError: it has not so many layers, or none is left.
+    """
+    if not 1 <= count <= transformer.config.num_layers:
+        raise ValueError(f"the model has {transformer.config.num_layers} layers")
+    shallow = copy.copy(transformer)
+    shallow.config = replace(transformer.config, num_layers=count)
+    shallow.weights = replace(transformer.weights, layers=transformer.weights.layers[:count])
+    return shallow
 
 
 def _normed(x_tm: Tensor, norm: Norm | None) -> Tensor:

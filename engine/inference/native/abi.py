@@ -56,7 +56,7 @@ class StepSpec(ctypes.Structure):
         *((name, _pointer) for name in ("token_ids", "first_rows", "starts", "first_blocks")),
         *((name, _pointer) for name in ("blocks", "sample_rows", "logits", "likeliest")),
         *((name, _pointer) for name in ("logsumexp", "stages", "embedded")),
-        *((name, _int) for name in ("num_sequences", "num_sampled", "num_threads")),
+        *((name, _int) for name in ("num_sequences", "num_sampled", "num_threads", "num_layers")),
     )
 
 

@@ -93,13 +93,19 @@ class NativeDecoder:
         """Whether this step is one for native code."""
         return plan.num_tokens <= MAX_ROWS
 
-    def logits(self, plan: StepPlan) -> NativeLogits:
+    def logits(self, plan: StepPlan, num_layers: int | None = None) -> NativeLogits:
         """Run a step: store its keys and values, and give the logits of the rows that sample.
 
+        ``num_layers``: so many of the first layers, then the final norm and the head; all if None.
+
         Raises:
-            ValueError: the plan is empty, or a sequence has no tokens or too few blocks.
+            ValueError: the plan is empty, a sequence has no tokens or too few blocks, or the model
+                has not so many layers.
             MemoryError: there is no memory for it, or no thread.
         """
+        most = self._weights.spec.num_layers
+        if num_layers is not None and not 1 <= num_layers <= most:
+            raise ValueError(f"the model has {most} layers")
         sampled, arrays = self._lay_out(plan.sequences)
         count = sum(sequence.num_sampled for sequence in sampled)
         self._make_room(count)
@@ -107,6 +113,7 @@ class NativeDecoder:
         step.num_sampled = count
         self._stages.fill(0)
         step.num_threads = torch.get_num_threads()
+        step.num_layers = num_layers or most
         if self._embed is not None:
             ids = [token for sequence in plan.sequences for token in sequence.token_ids]
             x_tm = self._embed(torch.tensor(ids)).float().contiguous()

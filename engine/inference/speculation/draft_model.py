@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from engine.errors import StepFailed, UnsupportedModel
 from engine.inference.kv_cache.make import make_cache
 from engine.inference.lane_settings import KVSettings
-from engine.inference.model.batch import build_batch
 from engine.inference.model.transformer import Transformer
+from engine.inference.model_steps import ModelSteps
 from engine.inference.speculation.in_step import SampleNext, draft_with
 from engine.inference.tokenizer import Tokenizer
 from engine.scheduling.blocks import DEFAULT_BLOCK_SIZE, BlockPool, blocks_for
@@ -92,13 +92,14 @@ class DraftModel:
             device=transformer.device,
             block_size=block_size,
         )
+        self._model = ModelSteps(transformer, self._cache, num_tokens=vocab_size)
         # In the order in which they drafted last.
         self._texts: dict[str, _Text] = {}
 
     @property
     def nbytes(self) -> int:
         """Bytes of its weights and its cache."""
-        return self._transformer.weights.nbytes + self._cache.nbytes
+        return self._model.weight_bytes + self._cache.nbytes
 
     @property
     def num_used_blocks(self) -> int:
@@ -116,7 +117,7 @@ class DraftModel:
         able = [sequence for sequence in sequences if sequence.request_id in feeds]
         try:
             rest = [self._read_ahead(feeds[sequence.request_id]) for sequence in able]
-            made = draft_with(self._transformer, self._cache, rest, able, sample)
+            made = draft_with(self._model, rest, able, sample)
         except StepFailed:
             tables = (block for text in self._texts.values() for block in text.table)
             self._cache.zero(self._cache.not_finite(tables))
@@ -168,7 +169,6 @@ class DraftModel:
         """Read all but the last chunk of what a text has to be caught up with."""
         while feed.num_tokens > _CHUNK:
             chunk = feed._replace(token_ids=feed.token_ids[:_CHUNK], samples=False)
-            batch = build_batch(StepPlan(0, (chunk,)), self._cache)
-            self._transformer.logits(batch, self._cache)
+            self._model.logits(StepPlan(0, (chunk,)))
             feed = feed._replace(start=feed.start + _CHUNK, token_ids=feed.token_ids[_CHUNK:])
         return feed

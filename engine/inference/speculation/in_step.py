@@ -11,16 +11,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol
 
-from torch import Tensor
-
-from engine.inference.kv_cache.vocabulary import KVCache
-from engine.inference.model.batch import build_batch
-from engine.inference.model.transformer import Transformer
+from engine.inference.model_steps import ModelSteps, StepLogits
 from engine.scheduling.plan import ScheduledSequence, StepPlan
 from engine.scheduling.speculation import TO_DRAFT, SpeculationMethod
 
-SampleNext = Callable[[Tensor, Sequence[ScheduledSequence]], list[int]]
-"""Tokens from logits ``[n, v]``: for each sequence the one after its known tokens and drafts."""
+SampleNext = Callable[[StepLogits, Sequence[ScheduledSequence]], list[int]]
+"""Tokens from logits: for each sequence the one after its known tokens and drafts."""
 
 
 class StepDrafter(Protocol):
@@ -57,16 +53,17 @@ def fill_in_drafts(
 
 
 def draft_with(
-    model: Transformer,
-    cache: KVCache,
+    model: ModelSteps,
     feeds: Sequence[ScheduledSequence],
     sequences: Sequence[ScheduledSequence],
     sample: SampleNext,
+    *,
+    num_layers: int | None = None,
 ) -> list[list[int]]:
     """Let a model guess tokens one after the other, for all sequences together.
 
     ``feeds``: for each sequence, the known tokens that the model has still to read, with the blocks
-    of its own cache.
+    of its own cache. ``num_layers``: of the model, all if None.
     """
     drafts: dict[str, list[int]] = {sequence.request_id: [] for sequence in sequences}
     ahead = [
@@ -74,12 +71,10 @@ def draft_with(
         for feed, sequence in zip(feeds, sequences, strict=True)
     ]
     while ahead:
-        batch = build_batch(StepPlan(0, tuple(feed for feed, _ in ahead)), cache)
+        step = model.logits(StepPlan(0, tuple(feed for feed, _ in ahead)), num_layers)
         texts = {s.request_id: s.with_drafts(drafts[s.request_id]) for _, s in ahead}
-        tokens = sample(
-            model.logits(batch, cache), [texts[feed.request_id] for feed in batch.sampled]
-        )
-        for feed, token in zip(batch.sampled, tokens, strict=True):
+        tokens = sample(step, [texts[feed.request_id] for feed in step.sampled])
+        for feed, token in zip(step.sampled, tokens, strict=True):
             drafts[feed.request_id].append(token)
         ahead = [
             (feed._replace(start=feed.start + feed.num_tokens, token_ids=made[-1:]), sequence)

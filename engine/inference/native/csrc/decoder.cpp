@@ -70,9 +70,9 @@ class Decoder::Member {
         embed();
         barrier();
         stage_done(0);
-        for (int i = 0; i < model_.num_layers; ++i) {
+        for (int i = 0; i < step_.num_layers; ++i) {
             attend(model_.layers[i]);
-            if (i == model_.num_layers - 1) keep_sampled();
+            if (i == step_.num_layers - 1) keep_sampled();
             if (rows_ == 0) return;
             multiply(model_.layers[i].o, input(model_.layers[i].o, d_.mixed_.floats()),
                      d_.x_.floats(), true);
@@ -270,7 +270,7 @@ void Decoder::run(const StepSpec& step) {
     step_ = &step;
     fit(step.first_rows[step.num_sequences], step.num_sampled, step.num_threads);
     attention_.plan(step, step.num_threads);
-    for (int i = 0; i < model_.num_layers * kPhasesOfLayer + 1; ++i)
+    for (int i = 0; i < step.num_layers * kPhasesOfLayer + 1; ++i)
         piles_[i].next.store(0, std::memory_order_relaxed);
     Pool::instance().run(step.num_threads, [this](int thread) { Member(*this, thread).work(); });
 }

@@ -62,6 +62,7 @@ struct StepSpec {
     double* stages;              // [3]: seconds of embed, layers, logits
     const float* embedded;       // [t, hidden] instead of rows of the model's table, or null
     int32_t num_sequences, num_sampled, num_threads;
+    int32_t num_layers;          // the first ones, 1 to the model's: the rest is left out
 };
 
 }  // namespace firsttoken

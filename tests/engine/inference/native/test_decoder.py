@@ -14,6 +14,7 @@ from engine.inference.executor import TorchExecutor
 from engine.inference.kv_cache.make import make_cache
 from engine.inference.lane_settings import KVSettings
 from engine.inference.model.load import load_transformer
+from engine.inference.model.transformer import first_layers
 from engine.inference.native.decoder import MAX_ROWS
 from engine.inference.weights.tiny import tiny_random_checkpoint
 from tests.engine.inference.native.steps import decoder, step, summary
@@ -206,6 +207,29 @@ def test_numbers_that_overflow_fail_the_step_and_no_other() -> None:
         executor.execute(plan(sequence([1], start=20, table=[0, 1])))
     healthy = plan(sequence(random_ids(20, seed=1), table=[0, 1]))
     assert math.isfinite(executor.execute(healthy).samples[0].logprob)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@torch.inference_mode()
+def test_the_first_layers_alone_equal_torch_and_leave_the_others_caches(dtype: torch.dtype) -> None:
+    ids = random_ids(60, seed=8)
+    ours, theirs = new_cache(tiny(dtype)), new_cache(tiny(dtype))
+    native, shallow = decoder(tiny(dtype), ours), first_layers(tiny(dtype), 1)
+    for start, stop in ((0, 50), (50, 51), (51, 60)):
+        part = sequence(ids[start:stop], start=start, table=SHUFFLED)
+        actual = native.logits(plan(part), num_layers=1).logits_nv[0]
+        expected = logits(shallow, theirs, part)["a"]
+        assert (actual - expected).abs().max() < _tolerance(dtype)
+    pages = ours.locate(SHUFFLED, [range(60)])
+    for kv in ours.read(0, pages)[:2]:
+        assert kv is not None
+        assert kv.abs().max() > 0
+    for kv in ours.read(1, pages)[:2]:
+        assert kv is not None
+        assert kv.abs().max() == 0
+    for count in (0, 3):
+        with pytest.raises(ValueError, match="2 layers"):
+            native.logits(plan(sequence([1], table=[0])), num_layers=count)
 
 
 def test_greedy_texts_are_those_of_torch(monkeypatch: pytest.MonkeyPatch) -> None:

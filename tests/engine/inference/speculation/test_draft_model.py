@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from dataclasses import replace
 
@@ -10,11 +11,13 @@ import torch
 
 from engine.errors import StepFailed, UnsupportedModel
 from engine.inference.executor import TorchExecutor
+from engine.inference.model_steps import StepLogits
 from engine.inference.speculation import draft_model as module
 from engine.inference.speculation.draft_model import DraftModel, check_same_tokens
 from engine.inference.tokenizer import Tokenizer
 from engine.inference.weights.tiny import tiny_random_checkpoint
 from engine.scheduling.events import StepCompleted
+from engine.scheduling.plan import StepPlan
 from tests.engine.inference.runs_for_tests import (
     VOCABULARY,
     Run,
@@ -73,12 +76,13 @@ def test_a_text_is_read_once_and_in_chunks(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(module, "_CHUNK", 16)
     draft = DraftModel(tiny(), vocab_size=VOCABULARY, num_blocks=64)
     read: list[int] = []
-    model = draft._transformer
-    monkeypatch.setattr(
-        draft,
-        "_transformer",
-        _Counting(model, read),
-    )
+    steps = draft._model.logits
+
+    def counting(plan: StepPlan, num_layers: int | None = None) -> StepLogits:
+        read.append(plan.num_tokens)
+        return steps(plan, num_layers)
+
+    monkeypatch.setattr(draft._model, "logits", counting)
     run = Run(executor_with(draft))
     run.add("a", random_ids(70, seed=3), 16, speculation=DRAFT)
     run.finish()
@@ -88,25 +92,10 @@ def test_a_text_is_read_once_and_in_chunks(monkeypatch: pytest.MonkeyPatch) -> N
     assert read == [16, 16, 16, 16, 7, 1, 1, 1, 2, 1, 1, 1, 2, 1, 1, 1]
 
 
-class _Counting:
-    """A transformer that notes how many tokens each call reads."""
-
-    def __init__(self, model, read: list[int]) -> None:
-        self._model = model
-        self._read = read
-
-    def __getattr__(self, name: str):
-        return getattr(self._model, name)
-
-    def logits(self, batch, cache):
-        self._read.append(len(batch.token_ids_t))
-        return self._model.logits(batch, cache)
-
-
 def test_a_text_longer_than_the_drafter_knows_gets_no_drafts() -> None:
     short = tiny(seed=1)
     limited = DraftModel(short, vocab_size=VOCABULARY, num_blocks=64)
-    limited._transformer = _Counting(short, [])  # type: ignore[assignment]
+    limited._transformer = copy.copy(short)
     limited._transformer.config = replace(short.config, max_context=24)
     run = Run(executor_with(limited))
     prompt = repetitive(15, 2)
