@@ -36,6 +36,7 @@ async def home(
         "roofline": roofline_view(view, dtype),
         "suggestions": SUGGESTIONS,
         "elsewhere": elsewhere,
+        "room": "run",
         "script_texts": script_texts(texts(language_of(request))),
     }
     return render(request, "pages/home.html", context)

@@ -21,11 +21,16 @@ CHOSEN_AT_RUN_TIME = ("done.", "error.", "notice.", "prefill.", "decode.")
 
 
 def source_messages() -> set[MessageId]:
-    """Every text of the templates and the scripts, in English."""
+    """Every text of the templates, the pages' view models and the scripts, in English."""
     found: set[MessageId] = set()
-    method = [("**.html", "jinja2.ext:babel_extract")]
-    for _, _, message, _, _ in extract_from_dir(str(ROOT / "templates"), method):
-        found.add(message if isinstance(message, str) else tuple(message))
+    for folder, method in (
+        ("templates", ("**.html", "jinja2.ext:babel_extract")),
+        ("webapp/pages", ("**.py", "python")),
+    ):
+        # As the templates are rendered: a lone % is %% in the message.
+        options = {"**.html": {"newstyle_gettext": "true"}}
+        for _, _, message, _, _ in extract_from_dir(str(ROOT / folder), [method], options):
+            found.add(message if isinstance(message, str) else tuple(message))
     for text in SCRIPT_TEXTS.values():
         found.add(text if isinstance(text, str) else (text.one, text.other))
     return found

@@ -1,0 +1,60 @@
+"""What holds for every page: axe finds nothing, nothing overflows, sliders change the picture."""
+
+from __future__ import annotations
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+
+from tests.browser.conftest import DESKTOP, PHONE, OpenPage
+from tests.webapp.live_server import LiveApp
+
+pytestmark = pytest.mark.browser
+
+PAGES = ("/simulator/deepseek-v4",)
+LOOKS = (
+    ("light", "en", DESKTOP),
+    ("dark", "zh-Hans", DESKTOP),
+    ("dark", "en", PHONE),
+    ("light", "zh-Hans", {"width": 360, "height": 740}),
+)
+
+
+@pytest.mark.parametrize("path", PAGES)
+@pytest.mark.parametrize(("theme", "language", "size"), LOOKS)
+def test_every_page(
+    fake_server: LiveApp,
+    open_page: OpenPage,
+    path: str,
+    theme: str,
+    language: str,
+    size: dict[str, int],
+) -> None:
+    page = open_page(
+        fake_server,
+        f"{path}?lang={language}",
+        color_scheme=theme,
+        viewport=size,
+        bypass_csp=True,  # axe is injected as an inline script
+    )
+    for summary in page.locator("main summary").all():
+        summary.click()
+    found = Axe().run(page).response["violations"]
+    assert [f"{v['id']}: {[n['target'] for n in v['nodes']]}" for v in found] == []
+    wide = page.evaluate(
+        "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+    )
+    assert wide <= 0
+    assert page.locator("html").get_attribute("lang") == language
+    assert page.locator("h1").count() == 1
+
+
+def test_the_context_slider_by_keyboard(fake_server: LiveApp, open_page: OpenPage) -> None:
+    page = open_page(fake_server, "/simulator/deepseek-v4")
+    slider = page.get_by_label("Context, positions")
+    assert slider.get_attribute("aria-valuetext") == "1,048,576"
+    slider.focus()
+    page.keyboard.press("Home")
+    page.get_by_text("beside V3.2 at 1,024 positions").first.wait_for()
+    assert slider.get_attribute("aria-valuetext") == "1,024"
+    page.get_by_label("once each").check()
+    page.get_by_text("Every FLOP counts once").wait_for()

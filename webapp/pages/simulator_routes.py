@@ -1,0 +1,30 @@
+"""Routes of the simulator's pages and of the fragments that they load again."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, Request
+from fastapi.responses import HTMLResponse
+
+from webapp.i18n import texts
+from webapp.pages.context_view import context_view, read_context_question
+from webapp.rendering import language_of, render
+
+router = APIRouter(default_response_class=HTMLResponse, include_in_schema=False)
+
+
+@router.get("/simulator/deepseek-v4")
+async def deepseek(request: Request) -> HTMLResponse:
+    """What one more token costs at a long context, of four DeepSeek models."""
+    return _deepseek(request, "pages/deepseek.html")
+
+
+@router.get("/fragments/deepseek")
+async def deepseek_fragment(request: Request) -> HTMLResponse:
+    """The same for another context, weighting or cache format."""
+    return _deepseek(request, "fragments/deepseek.html")
+
+
+def _deepseek(request: Request, template: str) -> HTMLResponse:
+    question = read_context_question(request.query_params)
+    view = context_view(question, texts(language_of(request)))
+    return render(request, template, {"room": "deepseek", "view": view})
