@@ -61,6 +61,9 @@ _FORMATS = (
     NumberFormat("int8", 8, arithmetic=True, description="8-bit integer, one scale a channel"),
     NumberFormat("fp4", 4, arithmetic=True, description="4-bit float without scales"),
     NumberFormat("int4", 4, arithmetic=True, description="4-bit integer without scales"),
+    NumberFormat(
+        "fp8-b128", 8, 128 * 128, 32, description="8-bit float, a 32-bit scale for 128 by 128"
+    ),
     NumberFormat("mxfp4", 4, 32, 8, description="4-bit floats, an 8-bit scale for 32"),
     NumberFormat("nvfp4", 4, 16, 8, description="4-bit floats, an 8-bit scale for 16"),
     NumberFormat("int8-g128", 8, 128, 16, description="8-bit integers, a 16-bit scale for 128"),

@@ -1,0 +1,137 @@
+"""Which types of models are understood, and which reader understands each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from engine.catalog.importing import dense, experts, hybrid, latent
+from engine.catalog.importing.document import ConfigDocument
+from engine.catalog.model_spec import ModelSpec
+from engine.errors import UnsupportedModel
+
+Reader = Callable[[ConfigDocument], ModelSpec]
+
+READERS: Mapping[str, Reader] = {
+    "llama": dense.read_llama,
+    "mistral": dense.read_mistral,
+    "qwen2": dense.read_qwen2,
+    "qwen3": dense.read_qwen3,
+    "gemma": dense.read_gemma,
+    "gemma2": dense.read_gemma2,
+    "gemma3_text": dense.read_gemma3,
+    "phi3": dense.read_phi3,
+    "gpt2": dense.read_gpt2,
+    "mixtral": experts.read_mixtral,
+    "qwen3_moe": experts.read_qwen3_moe,
+    "gpt_oss": experts.read_gpt_oss,
+    "glm4_moe": experts.read_glm4_moe,
+    "minimax_m2": experts.read_minimax_m2,
+    "deepseek_v2": latent.read_deepseek_v2,
+    "deepseek_v3": latent.read_deepseek_v3,
+    "kimi_k2": latent.read_kimi_k2,
+    "deepseek_v32": latent.read_deepseek_v32,
+    "glm_moe_dsa": latent.read_glm_moe_dsa,
+    "deepseek_v4": latent.read_deepseek_v4,
+    "qwen3_next": hybrid.read_qwen3_next,
+    "qwen3_5_text": hybrid.read_qwen3_5,
+    "qwen3_5_moe_text": hybrid.read_qwen3_5_moe,
+    "nemotron_h": hybrid.read_nemotron_h,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Wrapper:
+    """A model that sees as well: its language model stands under "text_config".
+
+    ``texts`` are the types that the inner document may have; the first one is meant where it
+    names none. ``tied`` is what an absent "tie_word_embeddings" means for the inner type.
+    """
+
+    texts: tuple[str, ...]
+    tied: bool = False
+
+
+WRAPPERS: Mapping[str, Wrapper] = {
+    "gemma3": Wrapper(("gemma3_text",), tied=True),
+    "qwen3_5": Wrapper(("qwen3_5_text",)),
+    "qwen3_5_moe": Wrapper(("qwen3_5_moe_text",)),
+    "kimi_k25": Wrapper(("deepseek_v3", "kimi_k2")),
+}
+
+# The other towers and how they meet the text: not part of the language model.
+_TOWERS = ("vision_config", "audio_config", "mm_tokens_per_image", "boi_token_index",
+    "eoi_token_index", "image_token_index", "video_token_index", "media_placeholder_token_id",
+    "video_placeholder", "use_unified_vision_chunk", "language_model_only",
+    "projection_hidden_size", "projection_layer_norm_eps")  # fmt: skip
+
+# A model of these classes ends in something else than the next token.
+_CAUSAL = ("ForCausalLM", "ForConditionalGeneration", "LMHeadModel")
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The part of a document that describes the language model, and its reader.
+
+    ``left_out`` names parts of the document's model that are not the language model.
+    """
+
+    text: ConfigDocument
+    reader: Reader
+    model_type: str
+    left_out: tuple[str, ...]
+
+
+def find(document: ConfigDocument) -> Found:
+    """The language model in a document, told by "model_type".
+
+    Raises:
+        InvalidRequest: "model_type" is missing or "text_config" no object.
+        UnsupportedModel: the type is not one that is understood.
+    """
+    _check_architectures(document)
+    model_type = document.plain_text("model_type")
+    if not model_type:
+        document.wrong("model_type", "is missing; paste the whole config.json of the model")
+    wrapper = WRAPPERS.get(model_type)
+    if wrapper is None:
+        return Found(document, _reader(document, model_type), model_type, ())
+    text = document.inner("text_config")
+    if text is None:
+        document.wrong("text_config", "is missing; the language model is described there")
+    inner_type = text.plain_text("model_type") or wrapper.texts[0]
+    if inner_type not in wrapper.texts:
+        text.refuse("model_type", f"only {', '.join(wrapper.texts)} goes with {model_type}")
+    _check_architectures(text)
+    left_out = tuple(key for key in ("vision_config", "audio_config") if key in document)
+    document.ignore(_TOWERS)
+    _tied_outside(document, text, wrapper)
+    return Found(text, _reader(text, inner_type), inner_type, left_out)
+
+
+def _reader(document: ConfigDocument, model_type: str) -> Reader:
+    reader = READERS.get(model_type)
+    if reader is None:
+        known = ", ".join(sorted([*READERS, *WRAPPERS]))
+        raise UnsupportedModel(
+            f"{document.field('model_type')}: this type is not understood; known are {known}",
+            field=document.field("model_type"),
+        )
+    return reader
+
+
+def _tied_outside(document: ConfigDocument, text: ConfigDocument, wrapper: Wrapper) -> None:
+    """The wrapper's own "tie_word_embeddings" must agree with its text's."""
+    if "tie_word_embeddings" not in document:
+        return
+    outside = document.flag("tie_word_embeddings", default=wrapper.tied)
+    if "tie_word_embeddings" in text:
+        text.expect("tie_word_embeddings", outside)
+    else:
+        text.default("tie_word_embeddings", outside)
+
+
+def _check_architectures(document: ConfigDocument) -> None:
+    names = document.texts("architectures")
+    if names is not None and not all(name.endswith(_CAUSAL) for name in names):
+        document.refuse("architectures", "only models that predict the next token are understood")
