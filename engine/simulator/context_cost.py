@@ -19,10 +19,8 @@ from engine.scheduling.plan import SequenceShape
 from engine.simulator.decoder_step import DecoderStep
 from engine.simulator.formats import StorageFormats
 from engine.simulator.operators import Role
-from engine.simulator.parallelism import TensorParallel
 
 MOST_CONTEXT = 16_777_216
-_ONE = TensorParallel()
 
 
 class FlopWeighting(StrEnum):
@@ -136,4 +134,4 @@ def flops_crossover(
 def _step(model: ModelSpec) -> DecoderStep:
     """The model's operators; their FLOPs do not depend on the formats."""
     bf16 = get_format("bf16")
-    return DecoderStep(model, StorageFormats(bf16, bf16, bf16), _ONE)
+    return DecoderStep(model, StorageFormats(bf16, bf16, bf16))

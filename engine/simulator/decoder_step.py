@@ -18,7 +18,7 @@ from engine.catalog.attention import (
 )
 from engine.catalog.models import ModelSpec
 from engine.catalog.precision import Number
-from engine.errors import UnsupportedModel
+from engine.errors import InvalidRequest, UnsupportedModel
 from engine.scheduling.plan import SequenceShape
 from engine.simulator.formats import StorageFormats
 from engine.simulator.layers.compressed import compressed_attention
@@ -31,8 +31,8 @@ from engine.simulator.layers.latent import latent_attention
 from engine.simulator.layers.mamba2 import mamba2
 from engine.simulator.layers.mlp import dense_mlp
 from engine.simulator.layers.sparse import sparse_attention
+from engine.simulator.layout import ONE_DEVICE, Layout
 from engine.simulator.operators import CoreOperator, LinearOperator, Operator, Rows
-from engine.simulator.parallelism import TensorParallel
 from engine.simulator.work import Measure, Work
 
 
@@ -74,21 +74,36 @@ def require_known(model: ModelSpec) -> None:
 class DecoderStep:
     """All operators of a model's step on one device of a group, ready for any batch.
 
+    With stages it is what one device of each does, one after the other. Where groups share out
+    the experts, each is taken to run such a step at the same time. ``blocks`` counts mixers and
+    feed-forward blocks of all layers, ``expert_layers`` the layers with experts.
+
     Raises:
         UnsupportedModel: see ``require_known``.
+        InvalidRequest: there are more stages than layers (field "stages").
     """
 
-    def __init__(self, model: ModelSpec, formats: StorageFormats, group: TensorParallel) -> None:
+    def __init__(
+        self, model: ModelSpec, formats: StorageFormats, layout: Layout = ONE_DEVICE
+    ) -> None:
         require_known(model)
+        if layout.stages > model.num_layers:
+            raise InvalidRequest(
+                f"choose {model.num_layers} stages at most: each holds a layer", field="stages"
+            )
         self.model = model
         self.formats = formats
-        self.group = group
-        self.vocabulary = group.share(model.vocab_size)
-        factory = OperatorFactory(model, formats, group)
+        self.layout = layout
+        self.group = layout.group
+        self.vocabulary = self.group.share(model.vocab_size)
+        dense, self.expert_layers = _feed_forward_layers(model)
+        self.blocks = _mixer_layers(model) + dense + self.expert_layers
+        factory = OperatorFactory(model, formats, layout)
         self.sequence: Operators = (
             *embedding(factory),
             *framed(factory, "attention", _mixers(factory), _mixer_layers(model)),
             *_feed_forward(factory),
+            *factory.stage_transfers(),
             *ends(factory),
         )
         self.linear = tuple(item for item in self.sequence if isinstance(item, LinearOperator))
@@ -162,17 +177,21 @@ def _full_attention(factory: OperatorFactory, layers: int) -> Operators:
     return heads_attention(factory, (WindowGroup(None, layers),)) if layers else ()
 
 
+def _feed_forward_layers(model: ModelSpec) -> tuple[int, int]:
+    """Layers with a dense feed-forward block, and layers with experts."""
+    pattern, moe = model.attention, model.moe
+    if isinstance(pattern, HybridMamba2Attention):
+        return pattern.layer_pattern.count("-"), pattern.layer_pattern.count("E")
+    if moe is None:
+        return model.num_layers, 0
+    dense = min(moe.first_dense_layers, model.num_layers)
+    return dense, model.num_layers - dense
+
+
 def _feed_forward(factory: OperatorFactory) -> Operators:
     """The feed-forward blocks of all layers: dense ones, and experts."""
     model, moe = factory.model, factory.model.moe
-    pattern = model.attention
-    if isinstance(pattern, HybridMamba2Attention):
-        dense, experts = (pattern.layer_pattern.count(letter) for letter in "-E")
-    elif moe is None:
-        dense, experts = model.num_layers, 0
-    else:
-        dense = min(moe.first_dense_layers, model.num_layers)
-        experts = model.num_layers - dense
+    dense, experts = _feed_forward_layers(model)
     inside: Operators = ()
     if dense:
         inside += dense_mlp(factory, model.intermediate_size, dense)

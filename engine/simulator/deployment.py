@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from engine.catalog.device import HardwareSpec
+from engine.catalog.device import HardwareSpec, Interconnect
 from engine.catalog.hardware import get_hardware
 from engine.catalog.models import ModelSpec, get_model
 from engine.errors import InvalidRequest
@@ -18,6 +18,8 @@ from engine.scheduling.blocks import DEFAULT_BLOCK_SIZE
 from engine.simulator.cost_model import CostModel
 from engine.simulator.efficiency import DEFAULT_ENGINE
 from engine.simulator.layout import ONE_DEVICE, Layout
+from engine.simulator.links import DEFAULT_NETWORK
+from engine.simulator.pipeline import PipelinedCostModel
 from engine.simulator.placement import Load, Placement
 from engine.simulator.step_cost import StepCostModel
 from engine.simulator.typical import TypicalCostModel
@@ -39,7 +41,7 @@ class Deployment:
     and ``activations`` names of number formats (activations: None follows the weights).
     ``engine`` is the serving engine whose overheads typical times have (None: the usual one);
     ideal times have none. ``memory_utilization`` is the part of a device's memory that weights,
-    cache and activations may fill.
+    cache and activations may fill. ``network`` joins nodes, where the layout is larger than one.
 
     Raises:
         InvalidRequest: a value is out of its range (names the field).
@@ -55,6 +57,7 @@ class Deployment:
     engine: str | None = None
     memory_utilization: float = 0.9
     block_size: int = DEFAULT_BLOCK_SIZE
+    network: Interconnect = DEFAULT_NETWORK
 
     def __post_init__(self) -> None:
         if self.times not in TIMES:
@@ -91,10 +94,14 @@ class Deployment:
         """
         model, hardware = self.model_spec, self.hardware_spec
         formats = (self.weights, self.kv, self.activations)
+        if self.layout.experts and model.moe is None:
+            raise InvalidRequest("this model has no experts to share out", field="experts")
         if self.times == "ideal":
-            return StepCostModel(model, hardware, *formats, self.layout.tensor)
-        engine = self.engine or DEFAULT_ENGINE
-        return TypicalCostModel(model, hardware, *formats, self.layout.tensor, engine)
+            whole = StepCostModel(model, hardware, *formats, self.layout, self.network)
+        else:
+            engine = self.engine or DEFAULT_ENGINE
+            whole = TypicalCostModel(model, hardware, *formats, self.layout, engine, self.network)
+        return whole if self.layout.stages == 1 else PipelinedCostModel(whole, self.layout)
 
     def placement(self) -> Placement:
         """What the fullest device holds.

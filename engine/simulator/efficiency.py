@@ -13,12 +13,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
-from typing import cast
+from typing import NamedTuple, cast
 
-from engine.catalog.device import HardwareSpec
+from engine.catalog.device import HardwareSpec, Interconnect
 from engine.errors import FileFormatError
 from engine.simulator.formats import StorageFormats
-from engine.simulator.layout import ONE_DEVICE, Layout
+from engine.simulator.layout import ONE_DEVICE, Layout, Route
+from engine.simulator.links import DEFAULT_NETWORK, link_of
 from engine.simulator.step_price import KNEE, Rates
 
 DEFAULT_ENGINE = "vllm"
@@ -118,9 +119,9 @@ def device_class(hardware: HardwareSpec) -> str:
     return classes["*"]
 
 
-def link_kind(hardware: HardwareSpec) -> str:
-    """The kind of link between such devices."""
-    name = hardware.interconnect.type.lower() if hardware.interconnect else ""
+def link_kind(link: Interconnect | None) -> str:
+    """The kind of a link; "other" where nothing is known of it."""
+    name = link.type.lower() if link else ""
     for entry in prior_table().of_kind("link"):
         if any(name.startswith(match) for match in entry.matches):
             return entry.id
@@ -144,7 +145,8 @@ def engine_ids() -> tuple[str, ...]:
 class Setting:
     """What the efficiency of a scenario depends on: everything but model and batch.
 
-    ``flash`` overrides whether the engine's attention writes a matrix of scores.
+    ``flash`` overrides whether the engine's attention writes a matrix of scores. ``network``
+    joins nodes, where the layout is larger than one.
     """
 
     hardware: HardwareSpec
@@ -152,6 +154,14 @@ class Setting:
     engine: str = DEFAULT_ENGINE
     layout: Layout = ONE_DEVICE
     flash: bool | None = None
+    network: Interconnect = DEFAULT_NETWORK
+
+
+class _Link(NamedTuple):
+    """B/s, and seconds for each doubling of the devices that talk."""
+
+    bandwidth: float
+    latency: float
 
 
 class _Lookup:
@@ -161,7 +171,7 @@ class _Lookup:
         self._values = values
         self._device = f"device.{device_class(setting.hardware)}."
         self._engine = f"engine.{setting.engine}."
-        self._link = f"link.{link_kind(setting.hardware)}."
+        self._setting = setting
 
     def device(self, name: str) -> float:
         return self._values[self._device + name]
@@ -170,8 +180,17 @@ class _Lookup:
         found = self._values.get(self._engine + name)
         return self._values["engine.default." + name] if found is None else found
 
-    def link(self, name: str) -> float:
-        return self._values[self._link + name]
+    def link(self, route: Route) -> _Link:
+        """What the link of a route reaches. An unknown one is taken to be a tenth of the memory's
+        bandwidth."""
+        setting = self._setting
+        link = link_of(route, setting.layout, setting.hardware, setting.network)
+        kind = f"link.{link_kind(link)}."
+        peak = link.bandwidth if link else setting.hardware.bandwidth / 10
+        return _Link(
+            peak * self._values[kind + "efficiency"] * self.engine("link"),
+            self._values[kind + "latency_us"] * self.engine("reduce") * _MICRO,
+        )
 
 
 def resolve(setting: Setting, values: Values | None = None) -> Rates[float]:
@@ -180,9 +199,8 @@ def resolve(setting: Setting, values: Values | None = None) -> Rates[float]:
     hardware, layout = setting.hardware, setting.layout
     bandwidth = hardware.bandwidth
     peak, share = _gemm_peak(setting, look), _gemm_share(setting, look)
-    link = hardware.interconnect.bandwidth if hardware.interconnect else bandwidth / 10
     tensor = layout.tensor
-    hops = math.log2(max(tensor, layout.data if layout.experts else 1))
+    inside, exchange = look.link(Route.GROUP), look.link(Route.EXCHANGE)
     score_bytes = look.engine("score_bytes")
     if setting.flash is not None:
         score_bytes = 0.0 if setting.flash else max(score_bytes, 8.0)
@@ -202,8 +220,8 @@ def resolve(setting: Setting, values: Values | None = None) -> Rates[float]:
         attention_half=look.device("attention_half"),
         score_bytes=score_bytes,
         move_bandwidth=bandwidth * look.device("move_mbu") * look.engine("move"),
-        link_bandwidth=link * look.link("efficiency") * look.engine("link"),
-        reduce_latency=hops * look.link("latency_us") * look.engine("reduce") * _MICRO,
+        link_bandwidth=inside.bandwidth,
+        reduce_latency=math.log2(tensor) * inside.latency,
         layer_gap=look.device("gap_us") * look.engine("kernels") * _MICRO,
         layer_launch=look.engine("launch_us") * look.device("host") * _MICRO,
         step=(look.engine("step_us") + (look.engine("group_step_us") if tensor > 1 else 0.0))
@@ -212,6 +230,9 @@ def resolve(setting: Setting, values: Values | None = None) -> Rates[float]:
         sequence=look.engine("sequence_us") * look.device("host") * _MICRO,
         stage=(layout.stages - 1) * look.engine("stage_us") * _MICRO,
         first_token=look.engine("host_ms") * look.device("host") * 1e-3,
+        exchange_bandwidth=exchange.bandwidth,
+        exchange_latency=math.log2(layout.owners) * exchange.latency,
+        stage_bandwidth=look.link(Route.STAGE).bandwidth,
     )
 
 

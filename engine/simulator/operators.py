@@ -11,6 +11,7 @@ from enum import StrEnum
 
 from engine.catalog.parts import MoeSpec
 from engine.catalog.precision import Number
+from engine.simulator.layout import Route
 from engine.simulator.work import Measure, Work
 
 
@@ -26,8 +27,9 @@ class Role(StrEnum):
 class Operator:
     """FLOPs and bytes of one kind of operator in one step.
 
-    ``link_bytes`` cross the link between devices and are not in ``bytes``. The formulas are the
-    expressions with their values, for people.
+    ``link_bytes`` cross the link of ``route`` between devices and are not in ``bytes``. The busiest
+    device does ``skew`` times this work. The formulas are the expressions with their values, for
+    people.
     """
 
     name: str
@@ -36,6 +38,8 @@ class Operator:
     activation_bytes: Number = 0
     kv_bytes: Number = 0
     link_bytes: Number = 0
+    route: Route = Route.GROUP
+    skew: float = 1.0
     role: Role = Role.PRODUCT
     flops_formula: str = "0"
     bytes_formula: str = "0"
@@ -67,19 +71,26 @@ class Rows(StrEnum):
 class RoutedWeights:
     """Weights of experts: a step reads those of the experts that its tokens are sent to.
 
-    ``bytes_each`` are of one expert, in all layers that have it, on one device.
+    ``bytes_each`` are of one expert, in all layers that have it, on one device. ``owners`` groups
+    of devices share the experts out, and each serves the tokens of all.
     """
 
     moe: MoeSpec
     bytes_each: Number
+    owners: int = 1
 
     def read_by(self, tokens: int) -> int:
-        """Bytes that this many tokens are expected to read, to the whole byte."""
-        return round(self.bytes_each * self.moe.expected_experts(tokens))
+        """Bytes that this many tokens of each group are expected to read, to the whole byte."""
+        return round(self.bytes_each * self.hit(tokens) / self.owners)
+
+    def hit(self, tokens: int) -> float:
+        """Experts of a layer that the tokens of all groups touch, of all groups together."""
+        return self.moe.expected_experts(tokens * self.owners)
 
     @property
     def resident(self) -> Number:
-        return self.bytes_each * self.moe.num_experts
+        whole = self.bytes_each * self.moe.num_experts
+        return whole if self.owners == 1 else whole / self.owners
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +100,7 @@ class LinearOperator:
     ``flops``, ``activation_bytes``, ``kv_bytes`` and ``link_bytes`` are of one row;
     ``weight_bytes`` are read once a step, and of ``routed`` weights a part. The texts say how they
     come about. ``live`` numbers of a row are held at once in one layer. A ``replicated`` operator
-    is done whole on each device of a group.
+    is done whole on each device of a group. ``route`` and ``skew`` are as for ``Operator``.
     """
 
     name: str
@@ -104,6 +115,8 @@ class LinearOperator:
     routed: RoutedWeights | None = None
     live: Number = 0
     replicated: bool = False
+    route: Route = Route.GROUP
+    skew: float = 1.0
 
     @property
     def resident_bytes(self) -> Number:
@@ -127,6 +140,8 @@ class LinearOperator:
             activation_bytes=rows * self.activation_bytes,
             kv_bytes=rows * self.kv_bytes,
             link_bytes=rows * self.link_bytes,
+            route=self.route,
+            skew=self.skew,
             flops_formula=f"{rows:,} {self.rows} × {self.flops_text}" if self.flops else "0",
             bytes_formula=self._bytes_formula(rows),
         )
@@ -134,9 +149,10 @@ class LinearOperator:
     def _bytes_formula(self, rows: int) -> str:
         each = f"{rows:,} {self.rows} × {self.bytes_text}"
         if self.routed is not None:
-            moe, fixed = self.routed.moe, self.weight_bytes
-            hit = moe.expected_experts(rows)
+            moe, fixed, owners = self.routed.moe, self.weight_bytes, self.routed.owners
+            hit = self.routed.hit(rows)
             experts = f"{hit:,.4g} of {moe.num_experts} experts × {self.routed.bytes_each:,.0f} B"
+            experts += f" / {owners} groups" if owners > 1 else ""
             return f"{experts}{f' + {fixed:,.0f} B' if fixed else ''} of weights + {each}"
         if not self.weight_bytes:
             return each

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from engine.simulator.layout import Route
 from engine.simulator.operators import Operator
 
 
@@ -35,22 +36,35 @@ class RooflineCurve:
 
 @dataclass(frozen=True, slots=True)
 class Roofline:
-    """One device's limits. ``link`` in B/s is None where nothing is known of it."""
+    """One device's limits, in FLOP/s and B/s.
+
+    ``link`` joins the devices of a group, ``exchange`` groups that share out experts and
+    ``stage`` the stages; None where nothing is known of it.
+    """
 
     bandwidth: float
     matmul: float
     attention: float
     link: float | None = None
+    exchange: float | None = None
+    stage: float | None = None
 
     def peak(self, operator: Operator) -> float:
         """FLOP/s of the format that the operator is computed in."""
         return self.attention if operator.is_attention else self.matmul
 
+    def speed(self, route: Route) -> float | None:
+        """B/s over the links of that route."""
+        if route is Route.GROUP:
+            return self.link
+        return self.exchange if route is Route.EXCHANGE else self.stage
+
     def price(self, operator: Operator) -> PricedOperator:
         """The operator's time: the longer of arithmetic and memory, and the link after them."""
-        compute = operator.flops / self.peak(operator)
+        compute = operator.skew * operator.flops / self.peak(operator)
         memory = operator.bytes / self.bandwidth
-        link = operator.link_bytes / self.link if self.link else 0.0
+        speed = self.speed(operator.route)
+        link = operator.skew * operator.link_bytes / speed if speed else 0.0
         if operator.link_bytes:
             bound = Bound.LINK
         else:

@@ -15,10 +15,11 @@ from engine.scheduling.loop import SchedulingLoop, VirtualClock
 from engine.scheduling.plan import SequenceShape
 from engine.scheduling.request import Request
 from engine.scheduling.scheduler import Scheduler, SchedulerLimits
+from engine.simulator.layout import MAX_DEVICES, Layout
 from engine.simulator.memory import PagedTokens, memory_needs
 from engine.simulator.report import SimulationReport
 from engine.simulator.roofline_executor import RooflineExecutor
-from engine.simulator.step_cost import MAX_DEVICES, StepCost, StepCostModel
+from engine.simulator.step_cost import StepCost, StepCostModel
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +112,7 @@ def simulate(scenario: Scenario) -> SimulationReport:
         weights=scenario.weights,
         kv=scenario.kv,
         activations=scenario.activations,
-        devices=scenario.devices,
+        layout=Layout(tensor=scenario.devices),
     )
     run = _run(scenario, cost_model)
     requests = run.latencies.requests.values()

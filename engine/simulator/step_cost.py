@@ -11,17 +11,16 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from engine.catalog.device import HardwareSpec
+from engine.catalog.device import HardwareSpec, Interconnect
 from engine.catalog.models import ModelSpec
-from engine.errors import InvalidRequest
 from engine.scheduling.plan import SequenceShape
 from engine.simulator.decoder_step import DecoderStep, StepShape
 from engine.simulator.formats import StorageFormats, resolve_formats
+from engine.simulator.layout import ONE_DEVICE, Layout, Route
+from engine.simulator.links import DEFAULT_NETWORK, link_of
 from engine.simulator.operators import CoreOperator, Role, Rows, Term, Unit
-from engine.simulator.parallelism import TensorParallel
 from engine.simulator.roofline import Bound, PricedOperator, Roofline, RooflineCurve
 
-MAX_DEVICES = 1024
 _MAX_REMEMBERED = 8192
 
 
@@ -80,13 +79,15 @@ class _Core:
 
 
 class StepCostModel:
-    """Prices the steps of a model on a device, or on several with ideal tensor parallelism.
+    """Prices the steps of a model on a device, or on one data-parallel group of a layout.
 
     ``weights``, ``kv`` and ``activations`` are names of number formats; the rate of arithmetic
-    follows the activations, memory traffic each format's own bits.
+    follows the activations, memory traffic each format's own bits. ``network`` joins nodes, where
+    the layout is larger than one. A step goes through all stages as a whole: ``pipeline`` divides
+    it.
 
     Raises:
-        UnknownName, InvalidRequest: a format or the number of devices is wrong (names the field).
+        UnknownName, InvalidRequest: a format or the layout is wrong (names the field).
         UnsupportedModel: the model has a part that is not simulated (field "model").
     """
 
@@ -97,21 +98,27 @@ class StepCostModel:
         weights: str = "bf16",
         kv: str = "bf16",
         activations: str | None = None,
-        devices: int = 1,
+        layout: Layout = ONE_DEVICE,
+        network: Interconnect = DEFAULT_NETWORK,
     ) -> None:
-        if not 1 <= devices <= MAX_DEVICES:
-            raise InvalidRequest(f"choose 1 to {MAX_DEVICES} devices", field="devices")
         self.model = model
         self.hardware = hardware
         self.formats = resolve_formats(hardware, weights, kv, activations)
-        self.group = TensorParallel(devices)
-        self.step = _decoder_step(model, self.formats.storage, devices)
-        link = hardware.interconnect
+        self.layout = layout
+        self.network = network
+        self.group = layout.group
+        self.step = _decoder_step(model, self.formats.storage, layout)
+        group, exchange, stage = (
+            link_of(route, layout, hardware, network)
+            for route in (Route.GROUP, Route.EXCHANGE, Route.STAGE)
+        )
         self.roofline = Roofline(
             bandwidth=hardware.bandwidth,
             matmul=self.formats.matmul.flops,
             attention=self.formats.attention.flops,
-            link=None if link is None else link.bandwidth,
+            link=None if group is None else group.bandwidth,
+            exchange=None if exchange is None else exchange.bandwidth,
+            stage=None if stage is None else stage.bandwidth,
         )
         self._cores = tuple(self._coefficients(core) for core in self.step.cores)
         self._remembered: dict[tuple[int, int], _Linear] = {}
@@ -194,22 +201,23 @@ class StepCostModel:
             operator_bytes = operator.weights_read(rows) + rows * (
                 operator.activation_bytes + operator.kv_bytes
             )
-            compute = operator_flops / roofline.matmul
+            compute = operator.skew * operator_flops / roofline.matmul
             memory = operator_bytes / roofline.bandwidth
             flops += operator_flops
             moved += operator_bytes
             compute_time += compute
             memory_time += memory
             time += compute if compute > memory else memory
-            if operator.link_bytes and roofline.link:
-                time += rows * operator.link_bytes / roofline.link
+            if operator.link_bytes:
+                speed = roofline.speed(operator.route)
+                time += operator.skew * rows * operator.link_bytes / speed if speed else 0.0
         return _Linear(flops, moved, compute_time, memory_time, time)
 
 
 @lru_cache(maxsize=256)
-def _decoder_step(model: ModelSpec, formats: StorageFormats, devices: int) -> DecoderStep:
+def _decoder_step(model: ModelSpec, formats: StorageFormats, layout: Layout) -> DecoderStep:
     """A step does not change and does not depend on the hardware: it is composed once."""
-    return DecoderStep(model, formats, TensorParallel(devices))
+    return DecoderStep(model, formats, layout)
 
 
 def _each(terms: Iterable[Term], unit: Unit) -> float:

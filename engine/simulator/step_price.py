@@ -21,7 +21,9 @@ class Terms(NamedTuple, Generic[Value]):
     """What one step asks of one device: FLOPs, bytes, counts.
 
     ``*_rows`` are tokens for each weight read. ``context`` is the mean number of positions that a
-    query sees, ``scores`` counts query-key pairs of all heads and layers.
+    query sees, ``scores`` counts query-key pairs of all heads and layers. ``link_bytes`` and
+    ``reduces`` are of the devices that share every matrix, ``exchange*`` of groups that share out
+    experts, ``stage_bytes`` go from stage to stage.
     """
 
     gemm_flops: Value
@@ -42,6 +44,9 @@ class Terms(NamedTuple, Generic[Value]):
     reduces: Value
     layers: Value
     sequences: Value
+    exchange_bytes: Value
+    exchanges: Value
+    stage_bytes: Value
 
 
 class Rates(NamedTuple, Generic[Value]):
@@ -68,6 +73,9 @@ class Rates(NamedTuple, Generic[Value]):
     sequence: Value
     stage: Value
     first_token: Value
+    exchange_bandwidth: Value
+    exchange_latency: Value
+    stage_bandwidth: Value
 
 
 class Peaks(NamedTuple):
@@ -112,7 +120,13 @@ def price(terms: Terms[Value], rates: Rates[Value]) -> Parts[Value]:
         + terms.move_bytes / rates.move_bandwidth
         + _core(terms, rates)
     )
-    communication = terms.reduces * rates.reduce_latency + terms.link_bytes / rates.link_bandwidth
+    communication = (
+        terms.reduces * rates.reduce_latency
+        + terms.link_bytes / rates.link_bandwidth
+        + terms.exchanges * rates.exchange_latency
+        + terms.exchange_bytes / rates.exchange_bandwidth
+        + terms.stage_bytes / rates.stage_bandwidth
+    )
     gaps = terms.layers * rates.layer_gap
     busy = operators + communication + gaps
     launching = terms.layers * rates.layer_launch
@@ -137,7 +151,8 @@ def price_ideal(terms: Terms[NDArray[np.float64]], peaks: Peaks) -> NDArray[np.f
         + np.maximum(terms.expert_flops / peaks.matmul, terms.expert_bytes / peaks.bandwidth)
     )
     core = np.maximum(terms.core_flops / peaks.attention, terms.core_bytes / peaks.bandwidth)
-    return weights + core + terms.move_bytes / peaks.bandwidth + terms.link_bytes / peaks.link
+    talk = (terms.link_bytes + terms.exchange_bytes + terms.stage_bytes) / peaks.link
+    return weights + core + terms.move_bytes / peaks.bandwidth + talk
 
 
 def _product(flops: Value, moved: Value, rows: Value, rates: Rates[Value]) -> Value:

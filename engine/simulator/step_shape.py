@@ -26,11 +26,11 @@ def scaled_shape(step: DecoderStep, groups: Sequence[tuple[float, int, int]]) ->
         for total, each in zip(work, one.work, strict=True):
             for index, count in enumerate(each):
                 total[index] += sequences * count
-    counts = tuple(Work(*(_whole(count) for count in total)) for total in work)
-    return StepShape(_whole(tokens), _whole(sampled), counts)
+    counts = tuple(Work(*(whole_count(count) for count in total)) for total in work)
+    return StepShape(whole_count(tokens), whole_count(sampled), counts)
 
 
-def _whole(count: float) -> int:
+def whole_count(count: float) -> int:
     """Counts are whole but for mean batches, whose fractions the linear formulas take as well."""
     return int(count) if count == int(count) else count  # pyright: ignore[reportReturnType]
 

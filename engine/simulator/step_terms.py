@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from engine.catalog.precision import Number
 from engine.simulator.decoder_step import DecoderStep, StepShape
-from engine.simulator.layout import Layout
+from engine.simulator.layout import Route
 from engine.simulator.operators import CoreOperator, LinearOperator, Rows, Term, Unit
 from engine.simulator.step_price import Terms
 
@@ -24,13 +24,14 @@ class _Sum:
 class StepTerms:
     """Builds the terms of any step of a model: operators added up by sort once.
 
-    ``dense_scale`` is the size of weights outside routed experts over what ``step`` takes it for:
-    some checkpoints keep only their experts in few bits.
+    The terms are of one device of each stage, one after the other. ``dense_scale`` is the size of
+    weights outside routed experts over what ``step`` takes it for: some checkpoints keep only
+    their experts in few bits.
     """
 
-    def __init__(self, step: DecoderStep, layout: Layout, dense_scale: float = 1.0) -> None:
+    def __init__(self, step: DecoderStep, dense_scale: float = 1.0) -> None:
         self.step = step
-        self.layout = layout
+        layout = step.layout
         linear = step.linear
         weighted = [item for item in linear if item.flops and item.routed is None]
         self._tokens = _sum([item for item in weighted if item.rows is Rows.TOKENS], dense_scale)
@@ -41,16 +42,18 @@ class StepTerms:
         moving = [item for item in linear if not item.flops]
         self._move = _sum([item for item in moving if item.rows is Rows.TOKENS])
         self._move_sampled = _sum([item for item in moving if item.rows is Rows.SAMPLED])
-        self._link = sum(item.link_bytes for item in linear if item.rows is Rows.TOKENS)
-        self._link_sampled = sum(item.link_bytes for item in linear if item.rows is Rows.SAMPLED)
+        inside = [item for item in linear if item.route is Route.GROUP]
+        self._link = sum(item.link_bytes for item in inside if item.rows is Rows.TOKENS)
+        self._link_sampled = sum(item.link_bytes for item in inside if item.rows is Rows.SAMPLED)
+        self._exchange = _over(linear, Route.EXCHANGE)
+        self._stage = _over(linear, Route.STAGE)
         self._cores = tuple(_core_term(step, core) for core in step.cores)
         layers = step.model.num_layers
         self._layers = float(layers)
         self.routed_bytes = float(sum(item.routed.resident for item in routed if item.routed))
-        self._reduces = 2.0 * layers if layout.tensor > 1 else 0.0
-        self._exchange = 0.0
-        if layout.experts and step.model.moe is not None:
-            self._exchange, self._reduces = _exchange(step, layout), 2.0 * layers
+        self._reduces = float(step.blocks) if layout.tensor > 1 else 0.0
+        self._owners = layout.owners if step.expert_layers else 1
+        self._exchanges = 2.0 * step.expert_layers if self._owners > 1 else 0.0
 
     def of(self, shape: StepShape) -> Terms[float]:
         """The terms of a step of that shape, on one device."""
@@ -90,10 +93,13 @@ class StepTerms:
             moved,
             weighed / weight if weight else 0.0,
             scores,
-            tokens * (self._link + self._exchange) + sampled * self._link_sampled,
+            tokens * self._link + sampled * self._link_sampled,
             self._reduces,
             self._layers,
             sampled,
+            tokens * self._exchange,
+            self._exchanges,
+            tokens * self._stage,
         )
 
     def _experts(self, tokens: int) -> tuple[float, float]:
@@ -101,25 +107,20 @@ class StepTerms:
         moe = self.step.model.moe
         if moe is None or not tokens:
             return 0.0, 0.0
-        owners = self.layout.data if self.layout.experts else 1
+        owners = self._owners
         everywhere = tokens * owners
         hit = moe.expected_experts(everywhere)
         return self._expert_bytes * hit / owners, everywhere * moe.top_k / hit
 
 
-def _exchange(step: DecoderStep, layout: Layout) -> float:
-    """Bytes over a device's link for a token that goes to its experts and comes back."""
-    model, moe = step.model, step.model.moe
-    if moe is None:
-        return 0.0
-    layers = model.num_layers - moe.first_dense_layers
-    copies = min(moe.top_k, layout.data) * (1 - 1 / layout.data)
-    return 2 * copies * float(step.formats.stored_activations.bytes_for(model.hidden_size)) * layers
+def _over(operators: Sequence[LinearOperator], route: Route) -> float:
+    """Bytes of a token over the links of that route, of the busiest device."""
+    return float(sum(item.skew * item.link_bytes for item in operators if item.route is route))
 
 
 def _sum(operators: Sequence[LinearOperator], scale: float = 1.0) -> _Sum:
     return _Sum(
-        float(sum(item.flops for item in operators)),
+        float(sum(item.skew * item.flops for item in operators)),
         float(sum(item.activation_bytes + item.kv_bytes for item in operators)),
         scale * float(sum(item.weight_bytes for item in operators)),
     )

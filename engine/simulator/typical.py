@@ -28,7 +28,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from engine.catalog.device import HardwareSpec
+from engine.catalog.device import HardwareSpec, Interconnect
 from engine.catalog.hardware import get_hardware
 from engine.catalog.models import ModelSpec, get_model
 from engine.errors import UnknownName
@@ -37,7 +37,8 @@ from engine.simulator.cost_model import CostModel
 from engine.simulator.decoder_step import DecoderStep, StepShape
 from engine.simulator.efficiency import DEFAULT_ENGINE, Setting, engine_ids, resolve
 from engine.simulator.intervals import Metric, interval
-from engine.simulator.layout import Layout
+from engine.simulator.layout import ONE_DEVICE, Layout
+from engine.simulator.links import DEFAULT_NETWORK
 from engine.simulator.roofline import Bound, PricedOperator
 from engine.simulator.scenario import Scenario
 from engine.simulator.step_cost import StepCost, StepCostModel
@@ -93,13 +94,13 @@ class TypicalCost:
 
 
 class TypicalCostModel:
-    """Prices steps as an engine runs them, on one device or several with tensor parallelism.
+    """Prices steps as an engine runs them, on one device or one group of a layout.
 
-    ``weights``, ``kv`` and ``activations`` are names of number formats, as for the ideal model;
+    ``weights``, ``kv``, ``activations``, ``layout`` and ``network`` are as for the ideal model;
     ``engine`` is one of ``engine_ids()``.
 
     Raises:
-        UnknownName, InvalidRequest: a format, the engine or the number of devices is wrong.
+        UnknownName, InvalidRequest: a format, the engine or the layout is wrong.
         UnsupportedModel: the model has a part that is not simulated (field "model").
     """
 
@@ -110,19 +111,19 @@ class TypicalCostModel:
         weights: str = "bf16",
         kv: str = "bf16",
         activations: str | None = None,
-        devices: int = 1,
+        layout: Layout = ONE_DEVICE,
         engine: str = DEFAULT_ENGINE,
+        network: Interconnect = DEFAULT_NETWORK,
     ) -> None:
         if engine not in engine_ids():
             raise UnknownName(
                 f"no engine of this name; choose one of {', '.join(engine_ids())}", field="engine"
             )
-        self.ideal = StepCostModel(model, hardware, weights, kv, activations, devices)
+        self.ideal = StepCostModel(model, hardware, weights, kv, activations, layout, network)
         self.engine = engine
-        layout = Layout(tensor=devices)
-        self.setting = Setting(hardware, self.ideal.formats, engine, layout)
+        self.setting = Setting(hardware, self.ideal.formats, engine, layout, network=network)
         self.rates = resolve(self.setting)
-        self._terms = StepTerms(self.ideal.step, layout)
+        self._terms = StepTerms(self.ideal.step)
 
     @property
     def model(self) -> ModelSpec:
@@ -214,7 +215,7 @@ def typical(scenario: Scenario, engine: str = DEFAULT_ENGINE) -> TypicalResult:
         scenario.weights,
         scenario.kv,
         scenario.activations,
-        scenario.devices,
+        Layout(tensor=scenario.devices),
         engine,
     )
     size = (scenario.batch, scenario.prompt_tokens, scenario.output_tokens)

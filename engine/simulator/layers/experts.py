@@ -41,6 +41,7 @@ def expert_mlp(factory: OperatorFactory, moe: MoeSpec, layers: int) -> Operators
         ),
         factory.elementwise("expert sum", (top + 1) * width, layers),
         *_shared_experts(factory, moe, layers),
+        *factory.exchange(layers),
     )
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from engine.catalog.models import ModelSpec
 from engine.catalog.precision import Number, whole
 from engine.simulator.formats import StorageFormats
+from engine.simulator.layout import Layout, Route
 from engine.simulator.operators import (
     CoreOperator,
     LinearOperator,
@@ -31,7 +32,12 @@ class OperatorFactory:
 
     model: ModelSpec
     formats: StorageFormats
-    group: TensorParallel
+    layout: Layout
+
+    @property
+    def group(self) -> TensorParallel:
+        """The devices that share every matrix."""
+        return self.layout.group
 
     @property
     def width(self) -> int:
@@ -118,8 +124,11 @@ class OperatorFactory:
             activation_bytes=self.act((inputs + outputs) * moe.top_k * layers),
             flops_text=f"2 × {inputs:,} × {outputs:,}{times}",
             bytes_text=f"({inputs:,} + {outputs:,}) × {size:g} B{times}",
-            routed=RoutedWeights(moe, self.weights((inputs * outputs + bias) * layers)),
+            routed=RoutedWeights(
+                moe, self.weights((inputs * outputs + bias) * layers), self.layout.owners
+            ),
             live=live,
+            skew=self.layout.skew,
         )
 
     def elementwise(
@@ -165,6 +174,34 @@ class OperatorFactory:
             return ()
         moved = self.act(self.width * layers)
         return (LinearOperator(name, link_bytes=moved * self.group.all_reduce_factor),)
+
+    def exchange(self, layers: int) -> tuple[LinearOperator, ...]:
+        """A token goes to the groups that keep its experts, and the results come back.
+
+        Of its k experts min(k, D) lie in different groups at most, all but one in D of them
+        elsewhere.
+        """
+        moe, owners = self.model.moe, self.layout.owners
+        if moe is None or owners == 1:
+            return ()
+        copies = min(moe.top_k, owners) * (1 - 1 / owners)
+        return (
+            LinearOperator(
+                "expert exchange",
+                link_bytes=2 * copies * self.act(self.width) * layers,
+                route=Route.EXCHANGE,
+                skew=self.layout.skew,
+            ),
+        )
+
+    def stage_transfers(self) -> tuple[LinearOperator, ...]:
+        """Each stage hands the residual stream to the next; a device sends its part of it."""
+        stages = self.layout.stages
+        if stages == 1:
+            return ()
+        streams = max(self.model.extras.hc_mult, 1)
+        moved = self.act(self.share(self.width * streams)) * (stages - 1)
+        return (LinearOperator("stage transfers", link_bytes=moved, route=Route.STAGE),)
 
     def queries_and_outputs(self, elements: Number, layers: int) -> Term:
         """What a core reads and writes for each token."""

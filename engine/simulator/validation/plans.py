@@ -16,7 +16,6 @@ from engine.simulator.decoder_step import DecoderStep
 from engine.simulator.efficiency import Setting, engine_constant
 from engine.simulator.formats import StorageFormats
 from engine.simulator.layout import Layout
-from engine.simulator.parallelism import TensorParallel
 from engine.simulator.step_price import Terms
 from engine.simulator.step_shape import growing_contexts, scaled_shape
 from engine.simulator.step_terms import StepTerms
@@ -54,8 +53,8 @@ class Plan:
 def _terms(
     model: ModelSpec, formats: StorageFormats, layout: Layout, dense_bits: float
 ) -> StepTerms:
-    step = DecoderStep(model, formats, TensorParallel(layout.tensor))
-    return StepTerms(step, layout, dense_bits / formats.weights.bits)
+    step = DecoderStep(model, formats, layout)
+    return StepTerms(step, dense_bits / formats.weights.bits)
 
 
 def terms_of(case: Case) -> StepTerms:
@@ -114,7 +113,7 @@ def capacity(case: Case) -> float:
         case
     )
     tokens = max(case.prompt + case.output, 1)
-    copies = TensorParallel(layout.tensor).cache_copies(model)
+    copies = layout.group.cache_copies(model)
     each = float(model.kv_cache_bytes(tokens, formats.kv.bits, 16)) * copies
     return max(room / each, 1.0)
 
@@ -123,9 +122,9 @@ def _weight_bytes(case: Case) -> float:
     """Weights of a group of devices; where groups share out experts, its part of these."""
     terms = terms_of(case)
     routed = terms.routed_bytes * case.layout.tensor
-    size = float(case.formats.weights.bytes_for(case.model.num_parameters)) - routed
-    owners = case.layout.data if case.layout.experts else 1
-    return size * case.dense_bits / case.formats.weights.bits + routed / owners
+    size = float(case.formats.weights.bytes_for(case.model.num_parameters))
+    dense = size - routed * case.layout.owners
+    return dense * case.dense_bits / case.formats.weights.bits + routed
 
 
 def make_plan(case: Case) -> Plan | None:

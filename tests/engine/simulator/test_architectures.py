@@ -19,16 +19,16 @@ from engine.errors import UnsupportedModel
 from engine.scheduling.plan import SequenceShape
 from engine.simulator.decoder_step import DecoderStep
 from engine.simulator.formats import resolve_formats
+from engine.simulator.layout import Layout
 from engine.simulator.memory import PagedTokens, memory_needs
 from engine.simulator.operators import Operator
-from engine.simulator.parallelism import TensorParallel
 from tests.engine.simulator.cases import ALL_MODELS, batches, device
 
 EVERY_MODEL = st.sampled_from(ALL_MODELS)
 
 
 def _step(model: ModelSpec, kv: str = "bf16", devices: int = 1) -> DecoderStep:
-    return DecoderStep(model, resolve_formats(device(), "bf16", kv), TensorParallel(devices))
+    return DecoderStep(model, resolve_formats(device(), "bf16", kv), Layout(tensor=devices))
 
 
 def _operators(step: DecoderStep, *shapes: SequenceShape) -> dict[str, Operator]:

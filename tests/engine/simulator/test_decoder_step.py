@@ -15,7 +15,7 @@ from engine.catalog.models import ModelSpec, get_model
 from engine.scheduling.plan import SequenceShape
 from engine.simulator.decoder_step import DecoderStep
 from engine.simulator.formats import resolve_formats
-from engine.simulator.parallelism import TensorParallel
+from engine.simulator.layout import Layout
 from tests.engine.simulator.cases import ALL_MODELS, device, tiny
 
 EVERY_MODEL = [pytest.param(spec, id=spec.id) for spec in ALL_MODELS]
@@ -25,7 +25,7 @@ def _step(
     model: ModelSpec, weights: str = "bf16", kv: str = "bf16", devices: int = 1
 ) -> DecoderStep:
     formats = resolve_formats(device(), weights, kv)
-    return DecoderStep(model, formats, TensorParallel(devices))
+    return DecoderStep(model, formats, Layout(tensor=devices))
 
 
 def _totals(step: DecoderStep, *shapes: SequenceShape) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from engine.catalog.hardware import get_hardware
 from engine.catalog.models import get_model
+from engine.simulator.layout import Layout
 from engine.simulator.memory import MemoryNeeds, PagedTokens, memory_needs, peak_activations
 from engine.simulator.step_cost import StepCostModel
 from tests.engine.simulator.cases import ALL_MODELS, device, tiny
@@ -21,7 +22,9 @@ def _needs(
     kv: str = "bf16",
 ) -> MemoryNeeds:
     machine = get_hardware(hardware)
-    cost_model = StepCostModel(get_model(model), machine, weights, kv, devices=devices)
+    cost_model = StepCostModel(
+        get_model(model), machine, weights, kv, layout=Layout(tensor=devices)
+    )
     paged = PagedTokens(batch, tokens)
     return memory_needs(cost_model.step, machine, paged, batch * tokens)
 

@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.catalog.hardware import get_hardware
+from engine.simulator.layout import Layout
 from engine.simulator.operators import Operator, Role
 from engine.simulator.roofline import Bound, Roofline, RooflineCurve
 from engine.simulator.step_cost import StepCostModel
@@ -27,7 +28,7 @@ def test_more_intensity_never_attains_less(intensity: float, more: float) -> Non
 
 def test_several_devices_keep_the_ridge_point_and_multiply_the_rest() -> None:
     one = StepCostModel(tiny(), get_hardware("h100-sxm")).curve
-    eight = StepCostModel(tiny(), get_hardware("h100-sxm"), devices=8).curve
+    eight = StepCostModel(tiny(), get_hardware("h100-sxm"), layout=Layout(tensor=8)).curve
     assert eight.ridge_point == one.ridge_point
     assert (eight.peak, eight.bandwidth) == (8 * one.peak, 8 * one.bandwidth)
 

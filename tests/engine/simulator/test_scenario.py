@@ -16,6 +16,7 @@ from engine.errors import EngineError, InvalidRequest, UnknownName
 from engine.scheduling.events import RequestPreempted, StepCompleted
 from engine.scheduling.plan import Phase, SequenceShape
 from engine.simulator import scenario as module
+from engine.simulator.layout import Layout
 from engine.simulator.scenario import Scenario, simulate
 from engine.simulator.step_cost import StepCostModel
 from tests.engine.simulator.cases import ALL_MODELS
@@ -39,7 +40,9 @@ def test_a_run_is_the_sum_of_its_steps(
     report = simulate(
         Scenario(model, hardware, devices, batch=batch, prompt_tokens=prompt, output_tokens=output)
     )
-    cost_model = StepCostModel(get_model(model), get_hardware(hardware), devices=devices)
+    cost_model = StepCostModel(
+        get_model(model), get_hardware(hardware), layout=Layout(tensor=devices)
+    )
     prefill = cost_model.cost([SequenceShape(0, prompt, True)] * batch).time
     gaps = [
         cost_model.cost([SequenceShape(prompt + index, 1, True)] * batch).time

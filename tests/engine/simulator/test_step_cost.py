@@ -15,6 +15,7 @@ from engine.catalog.hardware import get_hardware
 from engine.catalog.models import ModelSpec, get_model
 from engine.errors import InvalidRequest, UnknownName
 from engine.scheduling.plan import SequenceShape
+from engine.simulator.layout import Layout
 from engine.simulator.roofline import Bound
 from engine.simulator.step_cost import StepCost, StepCostModel
 from tests.engine.simulator.cases import ALL_MODELS, batches, device, shapes, tiny
@@ -39,7 +40,7 @@ formats = st.sampled_from(["bf16", "fp16", "q4_0", "q8_0", "int4-g128"])
     batch=batches,
 )
 def test_fast_equals_slow(model, machine, weights, kv, devices, batch) -> None:
-    cost_model = StepCostModel(model, machine, weights, kv, devices=devices)
+    cost_model = StepCostModel(model, machine, weights, kv, layout=Layout(tensor=devices))
     cost = cost_model.cost(batch)
     operators = cost.operators
     assert cost.flops == pytest.approx(devices * sum(p.operator.flops for p in operators))
@@ -200,10 +201,12 @@ def test_the_rate_follows_activations_and_traffic_the_weights() -> None:
 
 
 @pytest.mark.parametrize("devices", [0, -1, 1025])
-def test_the_number_of_devices_is_bounded(devices: int) -> None:
+@pytest.mark.parametrize("field", ["tensor", "data", "stages", "per_node"])
+def test_the_number_of_devices_is_bounded(field: str, devices: int) -> None:
+    values: dict[str, Any] = {field: devices}
     with pytest.raises(InvalidRequest) as caught:
-        StepCostModel(tiny(), device(), devices=devices)
-    assert caught.value.field == "devices"
+        Layout(**values)
+    assert caught.value.field == field
 
 
 @pytest.mark.parametrize("field", ["weights", "kv", "activations"])

@@ -19,7 +19,6 @@ from engine.scheduling.plan import SequenceShape
 from engine.simulator.decoder_step import DecoderStep
 from engine.simulator.formats import resolve_formats
 from engine.simulator.operators import Operator, Role
-from engine.simulator.parallelism import TensorParallel
 from tests.engine.simulator.cases import device
 
 PROMPT, CHUNK = 40, 20
@@ -211,7 +210,7 @@ def _model(name: str) -> Any:
 
 
 def _operators(spec: ModelSpec, prefix: int, new: int) -> dict[str, Operator]:
-    step = DecoderStep(spec, resolve_formats(device(), "bf16", "bf16"), TensorParallel(1))
+    step = DecoderStep(spec, resolve_formats(device(), "bf16", "bf16"))
     operators = step.operators(step.measure([SequenceShape(prefix, new, True)]))
     assert len({operator.name for operator in operators}) == len(operators)
     return {operator.name: operator for operator in operators}

@@ -36,7 +36,9 @@ MIXED = [*DECODE, SequenceShape(0, 512, False)]
 def _model(
     name: str = "llama-3.1-8b", device: str = "h100-sxm", devices: int = 1, engine: str = "vllm"
 ) -> TypicalCostModel:
-    return TypicalCostModel(get_model(name), get_hardware(device), devices=devices, engine=engine)
+    return TypicalCostModel(
+        get_model(name), get_hardware(device), layout=Layout(tensor=devices), engine=engine
+    )
 
 
 def test_one_step_at_a_time_equals_all_steps_at_once() -> None:
@@ -48,12 +50,7 @@ def test_one_step_at_a_time_equals_all_steps_at_once() -> None:
         for shapes in (DECODE, PREFILL, MIXED)
     ]
     alone = [model.cost(shapes).time for model, shapes in steps]
-    rows = [
-        StepTerms(model.step, Layout(tensor=model.ideal.group.devices)).of(
-            model.step.measure(shapes)
-        )
-        for model, shapes in steps
-    ]
+    rows = [StepTerms(model.step).of(model.step.measure(shapes)) for model, shapes in steps]
     terms = Terms(*np.array(rows).T)
     rates = Rates(*np.array([model.rates for model, _ in steps]).T)
     assert price(terms, rates).time == pytest.approx(alone, rel=1e-12)
@@ -201,7 +198,7 @@ def test_products_take_as_long_as_the_kernel_tables_say(device: str, hardware: s
 @pytest.mark.parametrize("name", MODELS)
 def test_the_sums_are_those_of_the_operators(name: str, devices: int) -> None:
     model = _model(name, devices=devices)
-    terms = StepTerms(model.step, Layout(tensor=devices)).of(model.step.measure(MIXED))
+    terms = StepTerms(model.step).of(model.step.measure(MIXED))
     ideal = model.ideal.cost(MIXED)
     flops = terms.gemm_flops + terms.head_flops + terms.expert_flops + terms.core_flops
     moved = terms.gemm_bytes + terms.head_bytes + terms.expert_bytes + terms.core_bytes
