@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass, field
 
 from engine.errors import EngineError, InvalidRequest, QueueFull
+from engine.inference.held_requests import HeldRequests
+from engine.inference.lane_orders import LaneOrder, OpeningStage, Report, no_report
 from engine.inference.lane_set import Knobs, LaneSet, changed
 from engine.inference.lane_settings import LaneSettings
 from engine.inference.lanes import OpenedLane
@@ -23,26 +24,17 @@ from engine.inference.messages import (
     Failed,
     Generate,
     Message,
-    Opening,
     Probe,
     Probed,
 )
 from engine.inference.preparing import PreparedRequest, prepare_request
 from engine.inference.probes.desk import ProbeDesk
-from engine.inference.telling import Sample, never_started
+from engine.inference.telling import Sample
 from engine.inference.text_stream import TextStream
 from engine.scheduling.request import Request
 from engine.scheduling.scheduler import SchedulerLimits
 
 log = logging.getLogger(__name__)
-
-
-@dataclass(slots=True)
-class _Held:
-    """Requests that wait for a lane which is being opened."""
-
-    settings: LaneSettings
-    requests: list[PreparedRequest] = field(default_factory=list[PreparedRequest])
 
 
 class Engine:
@@ -58,7 +50,7 @@ class Engine:
         self._model = model
         self._emit = emit
         self._lanes = LaneSet(model, Knobs(limits, policy), emit)
-        self._held: dict[str, _Held] = {}
+        self._held = HeldRequests(emit)
         self._probes = ProbeDesk(model.checkpoint)
         self._turn = 0
 
@@ -68,7 +60,7 @@ class Engine:
         """The lane that a request needs and that is not open."""
         return None if self._lanes.get(prepared.lane.name) else prepared.lane
 
-    def hold(self, prepared: PreparedRequest) -> LaneSettings | None:
+    def hold(self, prepared: PreparedRequest) -> LaneOrder | None:
         """Keep a request until its lane is open; the lane to open, if nobody has asked yet.
 
         Without room for another lane the request is refused.
@@ -77,46 +69,57 @@ class Engine:
         if self._is_known(request_id):
             self._refuse_known(request_id)
             return None
-        held = self._held.get(name)
+        waiting = self._held.waiting_for(name)
         limits = self._lanes.knobs.limits
-        waiting = sum(p.generate.n for p in held.requests) if held else 0
-        if waiting + prepared.generate.n > limits.max_running + limits.max_waiting:
+        if (waiting or 0) + prepared.generate.n > limits.max_running + limits.max_waiting:
             full = "too many prompts wait for these engine settings; try again in a moment"
             self.refuse(request_id, QueueFull(full))
             return None
-        if held is None and not self._lanes.make_room(len(self._held)):
+        if waiting is not None:
+            self._held.add(prepared)
+            return None
+        closed = self._lanes.make_room(len(self._held))
+        if closed is None:
             busy = "too many different engine settings are in use; try again in a moment"
             self.refuse(request_id, QueueFull(busy, field="weights"))
             return None
-        self._emit(self.info)  # making room may have closed a lane
-        self._emit(Opening(request_id, name))
-        if held is not None:
-            held.requests.append(prepared)
-            return None
-        self._held[name] = _Held(prepared.lane, [prepared])
-        return prepared.lane
+        if closed:
+            self._emit(self.info)
+        return self._held.order(prepared, takes_long=self._model.opener.takes_long(prepared.lane))
 
-    def open_lane(self, settings: LaneSettings) -> OpenedLane:
+    def open_lane(self, order: LaneOrder, report: Report = no_report) -> OpenedLane:
         """Load what a lane needs; takes long, touches no state: any thread may call it.
 
         Raises:
             EngineError: the model cannot be had in that format, or not in the memory that is free.
+            LaneAbandoned: nobody waits for it any more.
         """
-        return self._model.opener.open(settings, on_demand=True)
+        order.require_wanted()
+        watched = order.watched(report)
+        return self._model.opener.open(order.settings, on_demand=True, report=watched)
+
+    def opening_progressed(
+        self, order: LaneOrder, stage: OpeningStage, share: float, part: str
+    ) -> None:
+        """Tell the requests that wait for a lane how far it is."""
+        self._held.progressed(order, stage, share, part)
 
     def add_lane(self, opened: OpenedLane) -> None:
-        """Take a lane in and submit the requests that waited for it."""
+        """Take a lane in and submit the requests that waited for it; without any it is dropped."""
+        waiting = self._held.settle(opened.settings.name)
+        if not waiting:
+            log.info("lane %s is not kept: nobody waits for it", opened.settings.name)
+            return
         self._lanes.add(opened)
         self._emit(self.info)
-        held = self._held.pop(opened.settings.name, None)
-        for prepared in held.requests if held else ():
+        for prepared in waiting:
             self.submit(prepared.with_lane_opened())
 
-    def lane_failed(self, settings: LaneSettings, error: EngineError) -> None:
+    def lane_failed(self, order: LaneOrder, error: EngineError) -> None:
         """Refuse the requests that waited for a lane that could not be opened."""
-        held = self._held.pop(settings.name, None)
-        for prepared in held.requests if held else ():
-            self.refuse(prepared.generate.request_id, error)
+        if self._held.is_current(order):
+            for prepared in self._held.settle(order.settings.name):
+                self.refuse(prepared.generate.request_id, error)
 
     @property
     def info(self) -> EngineInfo:
@@ -192,21 +195,15 @@ class Engine:
 
     def abort(self, request_id: str) -> None:
         """End a request with all its samples; one that has ended already is left alone."""
-        for held in self._held.values():
-            for prepared in [p for p in held.requests if p.generate.request_id == request_id]:
-                held.requests.remove(prepared)
-                self._emit(never_started(prepared))
+        self._held.abort(request_id)
         for lane in self._lanes:
             samples = lane.teller.samples
             for name in [n for n, s in samples.items() if s.request_id == request_id]:
                 lane.loop.abort(name)
 
     def _is_known(self, request_id: str) -> bool:
-        held = (p for held in self._held.values() for p in held.requests)
         live = (s for lane in self._lanes for s in lane.teller.samples.values())
-        return any(p.generate.request_id == request_id for p in held) or any(
-            sample.request_id == request_id for sample in live
-        )
+        return request_id in self._held or any(s.request_id == request_id for s in live)
 
     def _refuse_known(self, request_id: str) -> None:
         self.refuse(request_id, InvalidRequest("this id is in use"))

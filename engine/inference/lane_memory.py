@@ -32,11 +32,13 @@ def require_room(
     *,
     num_positions: int,
     weights_are_there: bool,
-) -> None:
-    """Raise unless a lane leaves ``LEFT_FREE`` of the memory free.
+    taken: int = 0,
+) -> int:
+    """The bytes that a lane needs; raise unless it leaves ``LEFT_FREE`` of the memory free.
 
     ``num_positions``: those of its KV cache. ``weights_are_there``: another lane has them in
-    memory, so that only the cache is new.
+    memory, so that only the cache is new. ``taken``: bytes that lanes need which are being opened
+    just now.
 
     Raises:
         CapacityError: it would not (field "weights").
@@ -45,14 +47,16 @@ def require_room(
     needed = num_positions * kv_bytes_per_token(checkpoint.config, dtype, settings.kv.format)
     if not weights_are_there:
         needed += weight_bytes_to_open(checkpoint, settings.weights, device)
-    memory, free = memory_bytes(device.torch_device), free_bytes(device.torch_device)
+    memory, free = memory_bytes(device.torch_device), free_bytes(device.torch_device) - taken
     if free - needed < LEFT_FREE * memory:
         raise CapacityError(
-            f"this lane would take about {bytes_label(needed)}; {bytes_label(free)} are free, and"
+            f"this lane would take about {bytes_label(needed)}; {bytes_label(max(0, free))} are"
+            " free, and"
             f" {bytes_label(LEFT_FREE * memory)} have to stay free: choose weights of fewer bits,"
             " or a lane that is open",
             field="weights",
         )
+    return needed
 
 
 def weight_bytes_to_open(checkpoint: Checkpoint, weights: WeightSettings, device: Device) -> int:

@@ -113,22 +113,23 @@ class LaneSet:
         """Take in a lane that a request asked for."""
         self._lanes[opened.settings.name] = self._make(opened, on_demand=True)
 
-    def make_room(self, being_opened: int) -> bool:
+    def make_room(self, being_opened: int) -> int | None:
         """Close lanes on demand that nobody uses, the longest unused first, until one more fits
-        beside those that are being opened; False if that is not possible."""
+        beside those that are being opened: how many were closed, None if that is not possible."""
         on_demand = [lane for lane in self if lane.on_demand]
         idle = sorted(
             (lane for lane in on_demand if not lane.loop.has_work), key=lambda lane: lane.last_used
         )
         excess = len(on_demand) + being_opened + 1 - MAX_LANES_ON_DEMAND
         if excess > len(idle):
-            return False
-        for lane in idle[: max(excess, 0)]:
+            return None
+        to_close = idle[: max(excess, 0)]
+        for lane in to_close:
             name = lane.opened.settings.name
             log.info("lane %s is closed", name)
             lane.close()
             del self._lanes[name]
-        return True
+        return len(to_close)
 
     def turn(self, knobs: Knobs) -> None:
         """Turn the knobs of all lanes, and of those that are opened later.

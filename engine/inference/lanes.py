@@ -9,22 +9,25 @@ import logging
 import math
 import threading
 import time
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from weakref import WeakValueDictionary
 
 from engine.inference.device import DTYPES, Device
 from engine.inference.executor import TorchExecutor
 from engine.inference.lane_memory import require_room
+from engine.inference.lane_orders import OpeningStage, Report, no_report
 from engine.inference.lane_settings import (
     KVLayout,
     KVSettings,
     LaneSettings,
-    WeightFormat,
+    QuantizationMethod,
     WeightSettings,
 )
-from engine.inference.model.load import load_transformer
 from engine.inference.model.transformer import Transformer
-from engine.inference.quantization.stored import quantize_once
+from engine.inference.quantization.lane import open_lane
 from engine.inference.sampling_params import SamplingParams
 from engine.inference.weights.checkpoint import Checkpoint
 from engine.scheduling.blocks import DEFAULT_BLOCK_SIZE, blocks_for
@@ -53,44 +56,59 @@ class OpenedLane:
 
 
 class LaneOpener:
-    """Opens lanes of one checkpoint on one device, one at a time; any thread may ask."""
+    """Opens lanes of one checkpoint on one device; any thread may ask.
+
+    Different weights are quantised and loaded side by side, so that what takes seconds need not
+    wait for what takes minutes.
+    """
 
     def __init__(self, checkpoint: Checkpoint, device: Device, kv_tokens: int) -> None:
         self._checkpoint = checkpoint
         self._device = device
         self._num_blocks = blocks_for(kv_tokens, DEFAULT_BLOCK_SIZE)
         self._lock = threading.Lock()
+        self._locks_of_weights: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
         # Weights live as long as a lane has them.
         self._transformers: WeakValueDictionary[str, Transformer] = WeakValueDictionary()
         self._bits: dict[str, float] = {}
+        # Bytes that lanes on demand need while they are being opened.
+        self._taken: Counter[LaneSettings] = Counter()
 
-    def open(self, settings: LaneSettings, *, on_demand: bool = False) -> OpenedLane:
+    def takes_long(self, settings: LaneSettings) -> bool:
+        """Whether opening may take minutes: AWQ and GPTQ run the model over a text first."""
+        weights = settings.weights
+        calibrated = weights.quantized and weights.method is not QuantizationMethod.RTN
+        return calibrated and weights.name not in self._transformers
+
+    def open(
+        self, settings: LaneSettings, *, on_demand: bool = False, report: Report = no_report
+    ) -> OpenedLane:
         """Load or quantise the weights, take the KV cache's memory, warm up.
 
         ``on_demand``: only if the memory for it is free; what is asked for at the start is opened.
+        What ``report`` raises ends the opening.
 
         Raises:
             CapacityError: there is too little free memory (field "weights").
             UnsupportedModel, FileFormatError: the checkpoint cannot be had in that format.
         """
         config = self._checkpoint.config
-        with self._lock:
-            if on_demand:
-                require_room(
-                    self._checkpoint,
-                    settings,
-                    self._device,
-                    num_positions=math.prod(self._blocks(settings.kv)),
-                    weights_are_there=settings.weights.name in self._transformers,
-                )
+        name = settings.weights.name
+        with self._room_for(settings) if on_demand else nullcontext():
             started = time.perf_counter()
-            executor = self._executor(settings)
-            _warm_up(executor)
+            with self._lock:
+                lock = self._locks_of_weights[name]
+            with lock:
+                transformer = self._transformer(settings.weights, report)
+            with self._lock:
+                report(OpeningStage.WARMING_UP, 0.0, "")
+                executor = self._executor(transformer, settings.kv)
+                _warm_up(executor)
             opened = OpenedLane(
                 settings=settings,
                 executor=executor,
                 seconds=time.perf_counter() - started,
-                bits_per_weight=self._bits[settings.weights.name],
+                bits_per_weight=self._bits[name],
                 kv_numbers_per_token=2 * config.num_layers * config.kv_size,
             )
         log.info(
@@ -104,16 +122,35 @@ class LaneOpener:
         )
         return opened
 
-    def _executor(self, settings: LaneSettings) -> TorchExecutor:
+    @contextmanager
+    def _room_for(self, settings: LaneSettings) -> Iterator[None]:
+        """Hold a lane's bytes against others that are opened meanwhile."""
+        with self._lock:
+            needed = require_room(
+                self._checkpoint,
+                settings,
+                self._device,
+                num_positions=math.prod(self._blocks(settings.kv)),
+                weights_are_there=settings.weights.name in self._transformers,
+                taken=self._taken.total(),
+            )
+            self._taken[settings] += needed
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._taken[settings] -= needed
+
+    def _executor(self, transformer: Transformer, kv: KVSettings) -> TorchExecutor:
         tokenizer = self._checkpoint.tokenizer()
-        num_blocks, block_size = self._blocks(settings.kv)
+        num_blocks, block_size = self._blocks(kv)
         return TorchExecutor(
-            self._transformer(settings.weights),
+            transformer,
             num_blocks=num_blocks,
             block_size=block_size,
             num_tokens=tokenizer.vocab_size,
             unknown_ids=tokenizer.unknown_ids(tokenizer.vocab_size),
-            kv=settings.kv,
+            kv=kv,
         )
 
     def _blocks(self, kv: KVSettings) -> tuple[int, int]:
@@ -125,29 +162,21 @@ class LaneOpener:
         slab = min(longest, self._num_blocks)
         return self._num_blocks // slab, slab * DEFAULT_BLOCK_SIZE
 
-    def _transformer(self, weights: WeightSettings) -> Transformer:
+    def _transformer(self, weights: WeightSettings, report: Report) -> Transformer:
         transformer = self._transformers.get(weights.name)
         if transformer is None:
-            transformer = self._load(weights)
+            lane = open_lane(
+                self._checkpoint,
+                weights,
+                activations=DTYPES[self._device.default_dtype],
+                device=self._device.torch_device,
+                max_positions=self._num_blocks * DEFAULT_BLOCK_SIZE,
+                report=report,
+            )
+            transformer = lane.transformer
+            self._bits[weights.name] = lane.bits_per_weight
             self._transformers[weights.name] = transformer
         return transformer
-
-    def _load(self, weights: WeightSettings) -> Transformer:
-        checkpoint, matrices = self._checkpoint, None
-        dtype = weights.format.value
-        bits = float(weights.bits or 0)
-        if weights.format in (WeightFormat.INT8, WeightFormat.INT4, WeightFormat.FILE):
-            quantized = quantize_once(checkpoint, weights)
-            checkpoint, matrices = quantized.checkpoint, quantized.matrices
-            dtype, bits = self._device.default_dtype, quantized.bits_per_weight
-        self._bits[weights.name] = bits
-        return load_transformer(
-            checkpoint,
-            DTYPES[dtype],
-            self._device.torch_device,
-            max_positions=self._num_blocks * DEFAULT_BLOCK_SIZE,
-            matrices=matrices,
-        )
 
 
 def _warm_up(executor: TorchExecutor) -> None:

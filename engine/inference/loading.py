@@ -14,6 +14,7 @@ from engine.errors import InvalidRequest
 from engine.inference.calibration import ensure_calibrated, memory_bytes
 from engine.inference.device import DTYPES, Device, open_device
 from engine.inference.executor import TorchExecutor
+from engine.inference.lane_orders import Report, no_report
 from engine.inference.lane_settings import parse_lane
 from engine.inference.lanes import LaneOpener, OpenedLane
 from engine.inference.model.architecture import architecture_of
@@ -64,8 +65,8 @@ class LoadedModel:
         return architecture_of(self.config)
 
 
-def load_model(options: EngineOptions) -> LoadedModel:
-    """Find, open and load the model that the options name.
+def load_model(options: EngineOptions, report: Report = no_report) -> LoadedModel:
+    """Find, open and load the model that the options name; ``report`` hears how far its lanes are.
 
     Raises:
         InvalidRequest: no such dtype, device or model path.
@@ -78,7 +79,7 @@ def load_model(options: EngineOptions) -> LoadedModel:
     checkpoint = source.open()
     default, *others = _lanes(options, checkpoint.config, device)
     opener = LaneOpener(checkpoint, device, options.kv_tokens)
-    lanes = tuple(opener.open(parse_lane(name)) for name in [default, *others])
+    lanes = tuple(opener.open(parse_lane(name), report=report) for name in [default, *others])
     loaded = LoadedModel(
         config=checkpoint.config,
         tokenizer=checkpoint.tokenizer(),

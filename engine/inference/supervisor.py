@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import signal
 import socket
 import sys
 from collections.abc import AsyncGenerator, Sequence
@@ -237,8 +238,9 @@ class EngineClient:
             writer.close()
             await self._end(process)
             self._process = None
-        why = self._last_words or _describe(process.returncode)
-        return f"the engine's process ended ({why})"
+        ended = _describe(process.returncode)
+        log.error("the engine's process ended with %s", ended)
+        return f"the engine's process ended ({self._last_words or ended})"
 
     async def _spawn(self, theirs: socket.socket) -> asyncio.subprocess.Process:
         with theirs:
@@ -312,5 +314,7 @@ def _is_last(message: Message) -> bool:
 
 def _describe(returncode: int | None) -> str:
     if returncode is not None and returncode < 0:
-        return f"signal {-returncode}"
+        number = -returncode
+        known = number in set(signal.Signals)
+        return f"signal {number} ({signal.Signals(number).name})" if known else f"signal {number}"
     return f"exit status {returncode}"

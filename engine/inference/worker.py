@@ -1,9 +1,9 @@
 """The engine's own process, so that torch never holds the web process's loop.
 
-Four threads. One reads, and answers pings, from the first moment on. One checks and tokenizes
-requests, in the order in which they came. One opens lanes and answers probes, which may take
-seconds. The main one steps the engine and writes. The process ends when the socket closes, so it
-never outlives the process that started it.
+Six threads. One reads, and answers pings, from the first moment on. One checks and tokenizes
+requests, in the order in which they came. One answers probes, which may take seconds. Two open
+lanes (see ``Openings``). The main one steps the engine and writes. The process ends when the socket
+closes, so it never outlives the process that started it.
 """
 
 from __future__ import annotations
@@ -14,11 +14,9 @@ import signal
 import socket
 import threading
 import time
-from dataclasses import dataclass
 
 from engine.errors import EngineError, QueueFull, StepFailed
 from engine.inference.engine import Engine
-from engine.inference.lane_settings import LaneSettings
 from engine.inference.lanes import OpenedLane
 from engine.inference.loading import load_model
 from engine.inference.log_lines import configure_logging
@@ -33,6 +31,7 @@ from engine.inference.messages import (
     Probe,
     Probed,
 )
+from engine.inference.openings import LaneFailed, LaneProgressed, News, Openings
 from engine.inference.options import EngineOptions, parse_worker_arguments
 from engine.inference.preparing import PreparedRequest
 from engine.inference.wire import MAX_LINE_BYTES, decode, encode
@@ -47,14 +46,8 @@ _MAX_PROBES_WAITING = 32
 _Refusal = tuple[str, EngineError]
 
 
-@dataclass(frozen=True, slots=True)
-class _LaneFailed:
-    settings: LaneSettings
-    error: EngineError
-
-
 _Arrival = tuple[Generate, float] | Abort | None
-_Item = PreparedRequest | Abort | Configure | OpenedLane | _LaneFailed | Probed | _Refusal | None
+_Item = PreparedRequest | Abort | Configure | News | Probed | _Refusal | None
 
 
 class Worker:
@@ -67,7 +60,8 @@ class Worker:
         self._connection = connection
         self._arrivals: queue.SimpleQueue[_Arrival] = queue.SimpleQueue()
         self._inbox: queue.SimpleQueue[_Item] = queue.SimpleQueue()
-        self._errands: queue.SimpleQueue[LaneSettings | Probe | None] = queue.SimpleQueue()
+        self._probes: queue.SimpleQueue[Probe | None] = queue.SimpleQueue()
+        self._openings = Openings(self._inbox.put)
         self._write_lock = threading.Lock()
         self._pending: list[bytes] = []
         self._max_unprepared = 0
@@ -94,7 +88,8 @@ class Worker:
         )
         self._max_unprepared = limits.max_running + limits.max_waiting
         engine = Engine(model, limits, self._queue_message, options.policy)
-        for name, work in (("tokenizer", self._prepare), ("errands", self._run_errands)):
+        self._openings.start(engine.open_lane)
+        for name, work in (("tokenizer", self._prepare), ("probes", self._answer_probes)):
             threading.Thread(target=work, args=(engine,), name=name, daemon=True).start()
         self._send(encode(engine.info))
         self._serve(engine)
@@ -132,17 +127,19 @@ class Worker:
             case PreparedRequest() if engine.missing_lane(item) is None:
                 engine.submit(item)
             case PreparedRequest():
-                to_open = engine.hold(item)
-                if to_open is not None:
-                    self._errands.put(to_open)
+                order = engine.hold(item)
+                if order is not None:
+                    self._openings.add(order)
             case Abort():
                 engine.abort(item.request_id)
             case Configure():
                 engine.configure(item)
             case OpenedLane():
                 engine.add_lane(item)
-            case _LaneFailed():
-                engine.lane_failed(item.settings, item.error)
+            case LaneFailed():
+                engine.lane_failed(item.order, item.error)
+            case LaneProgressed():
+                engine.opening_progressed(item.order, item.stage, item.share, item.part)
             case Probed():
                 self._queue_message(item)
             case (request_id, error):
@@ -160,7 +157,8 @@ class Worker:
         finally:
             # Whatever ended the reading, the other threads must not wait for more.
             self._arrivals.put(None)
-            self._errands.put(None)
+            self._probes.put(None)
+            self._openings.stop()
             self._inbox.put(None)
 
     def _on_message(self, message: Message) -> None:
@@ -171,11 +169,11 @@ class Worker:
         elif isinstance(message, Configure):
             self._inbox.put(message)
         elif isinstance(message, Probe):
-            if self._errands.qsize() >= _MAX_PROBES_WAITING:
+            if self._probes.qsize() >= _MAX_PROBES_WAITING:
                 error = QueueFull("too many probes came at once; try again in a moment")
                 self._inbox.put((message.request_id, error))
             else:
-                self._errands.put(message)
+                self._probes.put(message)
         elif isinstance(message, Generate):
             if self._arrivals.qsize() >= self._max_unprepared:
                 error = QueueFull("too many prompts came at once; try again in a moment")
@@ -201,27 +199,18 @@ class Worker:
                 error = EngineError("the engine could not take this request; the fault was logged")
                 self._inbox.put((generate.request_id, error))
 
-    # ── the thread for what takes long ───────────────────────────────────────────────────────
+    # ── the thread that answers probes ───────────────────────────────────────────────────────
 
-    def _run_errands(self, engine: Engine) -> None:
-        while (errand := self._errands.get()) is not None:
+    def _answer_probes(self, engine: Engine) -> None:
+        while (probe := self._probes.get()) is not None:
             try:
-                if isinstance(errand, Probe):
-                    self._inbox.put(engine.probe(errand))
-                else:
-                    self._inbox.put(engine.open_lane(errand))
+                self._inbox.put(engine.probe(probe))
             except EngineError as error:
-                self._put_back(errand, error)
+                self._inbox.put((probe.request_id, error))
             except Exception:
-                log.exception("an errand failed")
-                words = "the engine could not do this; the fault was logged"
-                self._put_back(errand, EngineError(words))
-
-    def _put_back(self, errand: LaneSettings | Probe, error: EngineError) -> None:
-        if isinstance(errand, Probe):
-            self._inbox.put((errand.request_id, error))
-        else:
-            self._inbox.put(_LaneFailed(errand, error))
+                log.exception("a probe failed")
+                error = EngineError("the engine could not do this; the fault was logged")
+                self._inbox.put((probe.request_id, error))
 
     # ── writing ──────────────────────────────────────────────────────────────────────────────
 

@@ -14,23 +14,7 @@ import transformers
 from engine.inference.model.config import ModelConfig
 from engine.inference.weights.checkpoint import Checkpoint
 from tests.benchmarks.workload import Timing, Workload
-
-_LAYER_NAMES = {
-    "attn_norm": "input_layernorm",
-    "q": "self_attn.q_proj",
-    "k": "self_attn.k_proj",
-    "v": "self_attn.v_proj",
-    "o": "self_attn.o_proj",
-    "mlp_norm": "post_attention_layernorm",
-    "gate": "mlp.gate_proj",
-    "up": "mlp.up_proj",
-    "down": "mlp.down_proj",
-}
-_OUTER_NAMES = {
-    "embed": "model.embed_tokens.weight",
-    "final_norm": "model.norm.weight",
-    "lm_head": "lm_head.weight",
-}
+from tests.engine.inference.llama_for_tests import llama_config, llama_name
 
 
 class TransformersPeer:
@@ -44,7 +28,7 @@ class TransformersPeer:
         self._config = _config(checkpoint.config)
         model = transformers.LlamaForCausalLM(self._config)
         state = {
-            _name(name): torch.from_numpy(checkpoint.tensor(name)) for name in checkpoint.names
+            llama_name(name): torch.from_numpy(checkpoint.tensor(name)) for name in checkpoint.names
         }
         missing, unexpected = model.load_state_dict(state, strict=False)
         if unexpected or set(missing) - {"lm_head.weight"}:
@@ -90,26 +74,8 @@ class TransformersPeer:
 
 
 def _config(config: ModelConfig) -> transformers.LlamaConfig:
-    return transformers.LlamaConfig(
-        vocab_size=config.vocab_size,
-        hidden_size=config.hidden_size,
-        intermediate_size=config.intermediate_size,
-        num_hidden_layers=config.num_layers,
-        num_attention_heads=config.num_attention_heads,
-        num_key_value_heads=config.num_kv_heads,
-        head_dim=config.head_dim,
-        max_position_embeddings=config.max_context,
-        rms_norm_eps=config.norm_eps,
-        rope_parameters={"rope_type": "default", "rope_theta": config.rope_theta},
-        tie_word_embeddings=config.tied_embeddings,
+    return llama_config(
+        config,
         bos_token_id=config.bos_token_id,
         eos_token_id=list(config.eos_token_ids) or None,
     )
-
-
-def _name(canonical: str) -> str:
-    """``layers.3.q`` → ``model.layers.3.self_attn.q_proj.weight``."""
-    if canonical in _OUTER_NAMES:
-        return _OUTER_NAMES[canonical]
-    _, layer, part = canonical.split(".")
-    return f"model.layers.{layer}.{_LAYER_NAMES[part]}.weight"

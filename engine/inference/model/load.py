@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import torch
 from torch import Tensor
@@ -28,22 +28,30 @@ def load_transformer(
     *,
     max_positions: int | None = None,
     matrices: Mapping[str, QuantizedTensor] | None = None,
+    before_layer: Callable[[int], None] = lambda index: None,
 ) -> Transformer:
     """Convert, fuse, reorder and pack all weights; one float32 tensor at a time is in memory.
 
     ``max_positions``: how many positions a sequence can have here, because the KV cache holds no
     more; the model's whole context if None. ``matrices``: quantised ones that take the place of
     the checkpoint's, by name; ``dtype`` is then that of the activations and of what is left.
+    ``before_layer`` is called with each layer's number before it is loaded; what it raises ends
+    the loading.
     """
     config = checkpoint.config
     context = min(config.max_context, max_positions or config.max_context)
     ropes = _ropes(config)
     with torch.inference_mode():
         loader = _Loader(checkpoint, dtype, device, matrices or {})
+
+        def layer(index: int) -> Layer:
+            before_layer(index)
+            return loader.layer(index, ropes)
+
         embed, head = loader.embed_and_head()
         weights = Weights(
             embed=embed,
-            layers=tuple(loader.layer(index, ropes) for index in range(config.num_layers)),
+            layers=tuple(map(layer, range(config.num_layers))),
             final_norm=loader.norm("final_norm"),
             head=head,
             positions_pm=loader.positions(context),

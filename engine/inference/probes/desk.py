@@ -9,15 +9,17 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from engine.catalog.units import bytes_label
 from engine.errors import InvalidRequest
 from engine.inference.probes.ablations import Ablation, parse_ablation
 from engine.inference.probes.comparison import compare
 from engine.inference.probes.documents import ProbeDocument
 from engine.inference.probes.model import ProbeModel
-from engine.inference.probes.session import ProbeSession
+from engine.inference.probes.session import ProbeSession, session_bytes
 from engine.inference.weights.checkpoint import Checkpoint
 
-_KEPT_SESSIONS = 4
+KEPT_BYTES = 256 * 2**20
+"""What the sessions of texts that were looked at last may hold together."""
 
 Arguments = Mapping[str, Any]
 _Answer = Callable[["ProbeDesk", Arguments], ProbeDocument]
@@ -46,8 +48,8 @@ class ProbeDesk:
         """One question's answer, JSON-able.
 
         Raises:
-            InvalidRequest: no such kind, or an argument is missing, unknown or out of range; names
-                the field.
+            InvalidRequest: no such kind, an argument is missing, unknown or out of range, or the
+                text takes more memory than probes may hold; names the field.
         """
         known = _KINDS.get(kind)
         if known is None:
@@ -64,12 +66,28 @@ class ProbeDesk:
         key = (token_ids, tuple(ablation.name for ablation in ablations))
         session = self._sessions.get(key)
         if session is None:
+            self._make_room(len(token_ids))
             session = ProbeSession(self.model, token_ids, ablations)
             self._sessions[key] = session
-            if len(self._sessions) > _KEPT_SESSIONS:
-                self._sessions.popitem(last=False)
         self._sessions.move_to_end(key)
         return session
+
+    def _make_room(self, num_tokens: int) -> None:
+        """Let go of the sessions that were asked longest ago, until one more fits."""
+        config = self.model.config
+        needed = session_bytes(config, num_tokens)
+        if needed > KEPT_BYTES:
+            raise InvalidRequest(
+                f"to look inside this text takes {bytes_label(needed)}, and probes may hold"
+                f" {bytes_label(KEPT_BYTES)}: give fewer tokens",
+                field="token_ids",
+            )
+        while needed + self._held_bytes() > KEPT_BYTES:
+            self._sessions.popitem(last=False)
+
+    def _held_bytes(self) -> int:
+        config = self.model.config
+        return sum(session_bytes(config, len(s.token_ids)) for s in self._sessions.values())
 
 
 def _integers(arguments: Arguments, name: str) -> Sequence[int]:

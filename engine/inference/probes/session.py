@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from engine.errors import InvalidRequest
+from engine.inference.model.config import ModelConfig
 from engine.inference.model.reference import Tap
 from engine.inference.probes import attention as attention_answers
 from engine.inference.probes import stream
@@ -47,6 +48,17 @@ from engine.inference.probes.taps import Recorder, ablation_tap, chain
 
 MAX_TOKENS = 768
 """Two float32 arrays of so many tokens squared still fit into one line of the worker."""
+
+
+def session_bytes(config: ModelConfig, num_tokens: int) -> int:
+    """What a session holds at most: the residual stream after every layer, and all that is recorded
+    of the one layer that was looked at."""
+    heads = 3 * (config.num_attention_heads + config.num_kv_heads) * config.head_dim
+    of_a_layer = heads + 3 * config.intermediate_size + config.hidden_size
+    residuals = (config.num_layers + 1) * config.hidden_size
+    scores = 3 * config.num_attention_heads * num_tokens
+    return 4 * num_tokens * (residuals + of_a_layer + scores)
+
 
 _POINTS = (*attention_answers.POINTS, *stream.FEED_FORWARD_POINTS)
 

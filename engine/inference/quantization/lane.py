@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import torch
 from torch import Tensor
 
 from engine.inference.executor import TorchExecutor
 from engine.inference.kv_cache.make import make_cache
+from engine.inference.lane_orders import OpeningStage, Report, no_report
 from engine.inference.lane_settings import KVSettings, WeightFormat, WeightSettings
 from engine.inference.model.batch import build_batch
 from engine.inference.model.load import load_transformer
 from engine.inference.model.transformer import Transformer
 from engine.inference.quantization.quality import LogitsOf
-from engine.inference.quantization.quantize import Progress
 from engine.inference.quantization.stored import quantize_once
+from engine.inference.quantization.tensor import QuantizedTensor
 from engine.inference.sampling import SamplingParams
 from engine.inference.weights.checkpoint import Checkpoint
 from engine.scheduling.blocks import DEFAULT_BLOCK_SIZE, blocks_for
@@ -55,30 +57,37 @@ def open_lane(
     activations: torch.dtype,
     device: torch.device,
     max_positions: int | None = None,
-    progress: Progress = lambda share, what: None,
+    report: Report = no_report,
 ) -> Lane:
     """The model with its weights as the settings say. A float format is that of the activations
-    too; else they are in ``activations``.
+    too; else they are in ``activations``. ``report`` is called before each layer, and each matrix
+    that is quantised.
 
     Raises:
         InvalidRequest: the file's blocks cannot be used (field "weights").
         UnsupportedModel: weights that cannot be quantised.
     """
-    dtype = _FLOATS.get(settings.format)
-    if dtype is not None:
-        transformer = load_transformer(checkpoint, dtype, device, max_positions=max_positions)
-        return Lane(transformer, 8 * dtype.itemsize)
-    weights = quantize_once(checkpoint, settings, progress)
-    return Lane(
-        load_transformer(
-            weights.checkpoint,
-            activations,
+
+    def load(
+        source: Checkpoint, dtype: torch.dtype, matrices: Mapping[str, QuantizedTensor] | None
+    ) -> Transformer:
+        num_layers = source.config.num_layers
+        return load_transformer(
+            source,
+            dtype,
             device,
             max_positions=max_positions,
-            matrices=weights.matrices,
-        ),
-        weights.bits_per_weight,
-    )
+            matrices=matrices,
+            before_layer=lambda index: report(
+                OpeningStage.LOADING, index / num_layers, f"layers.{index}"
+            ),
+        )
+
+    dtype = _FLOATS.get(settings.format)
+    if dtype is not None:
+        return Lane(load(checkpoint, dtype, None), 8 * dtype.itemsize)
+    weights = quantize_once(checkpoint, settings, partial(report, OpeningStage.QUANTIZING))
+    return Lane(load(weights.checkpoint, activations, weights.matrices), weights.bits_per_weight)
 
 
 def logits_through_cache(

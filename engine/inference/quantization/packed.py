@@ -101,6 +101,15 @@ def pack(tensor: QuantizedTensor) -> PackedTensor:
     )
 
 
+def packed_bytes(tensor: QuantizedTensor) -> int:
+    """``pack(tensor).nbytes``, without packing."""
+    rows, columns = tensor.shape
+    scales = tensor.scales_oq.numel()
+    if tensor.offsets_oq is not None:
+        scales += tensor.offsets_oq.numel()
+    return rows * columns * tensor.bits // 8 + scales * torch.float16.itemsize
+
+
 def join_rows(tensors: Sequence[QuantizedTensor]) -> QuantizedTensor:
     """Matrices with the same inputs, one below the other.
 

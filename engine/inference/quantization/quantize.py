@@ -21,7 +21,7 @@ from engine.inference.quantization.calibrated import CalibratedQuantizer, head_n
 from engine.inference.quantization.calibration_text import CALIBRATION, token_windows
 from engine.inference.quantization.file_blocks import from_file_blocks
 from engine.inference.quantization.grams import READERS
-from engine.inference.quantization.packed import pack
+from engine.inference.quantization.packed import packed_bytes
 from engine.inference.quantization.rtn import round_to_nearest
 from engine.inference.quantization.tensor import QuantizedTensor
 from engine.inference.weights.checkpoint import Checkpoint, StoredTensor, stored_floats
@@ -29,7 +29,8 @@ from engine.inference.weights.checkpoint import Checkpoint, StoredTensor, stored
 CALIBRATION_TOKENS = 4_096
 
 Progress = Callable[[float, str], None]
-"""Called with the share that is done, from 0 to 1, and what is being done."""
+"""Called with the share that is done, from 0 to 1, and what comes next: a layer, or a matrix that
+is in none. What it raises ends the work there."""
 
 
 @dataclass(frozen=True)
@@ -44,9 +45,8 @@ class QuantizedWeights:
     @property
     def bits_per_weight(self) -> float:
         """Stored bits of a quantised weight, scales and offsets included."""
-        packed = [pack(matrix) for matrix in self.matrices.values()]
-        weights = sum(matrix.shape[0] * matrix.shape[1] for matrix in packed)
-        return 8 * sum(matrix.nbytes for matrix in packed) / weights
+        weights = sum(matrix.levels_oi.numel() for matrix in self.matrices.values())
+        return 8 * sum(map(packed_bytes, self.matrices.values())) / weights
 
     def dequantized(self) -> Checkpoint:
         """The same weights in float32, for slow paths: a checkpoint like any other."""
@@ -83,12 +83,13 @@ def quantize(
     names = quantized_names(checkpoint.config)
     matrices: dict[str, QuantizedTensor] = {}
     changed: dict[str, Tensor] = {}
-    progress(0.0, "reading")
+    progress(0.0, _part(names[0]))
     with torch.inference_mode():
         for name, tensor in _results(checkpoint, settings, calibration_tokens):
             if isinstance(tensor, QuantizedTensor):
                 matrices[name] = tensor
-                progress(len(matrices) / len(names), name)
+                done = len(matrices)
+                progress(done / len(names), _part(names[done]) if done < len(names) else "")
             else:
                 changed[name] = tensor
     tensors = {name: _stored(tensor) for name, tensor in changed.items()}
@@ -117,6 +118,11 @@ def _results(
             CALIBRATION, checkpoint.tokenizer(), checkpoint.config, calibration_tokens
         )
         yield from CalibratedQuantizer(checkpoint, settings, windows).results()
+
+
+def _part(name: str) -> str:
+    """``layers.3.q`` → ``layers.3``."""
+    return name.rpartition(".")[0] or name
 
 
 def _refuse_mixed_readers(checkpoint: Checkpoint) -> None:

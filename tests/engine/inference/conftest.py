@@ -7,6 +7,9 @@ from collections.abc import Iterator
 import pytest
 import torch
 
+from engine.inference.loading import LoadedModel, load_model
+from tests.engine.inference.engine_for_tests import TINY, Bench
+
 
 @pytest.fixture
 def one_thread() -> Iterator[None]:
@@ -15,3 +18,15 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="session")
+def tiny_model() -> LoadedModel:
+    """The tiny model with its float32 lane open."""
+    return load_model(TINY)
+
+
+@pytest.fixture
+def bench(tiny_model: LoadedModel) -> Bench:
+    """An engine of its own on the tiny model."""
+    return Bench(tiny_model)

@@ -8,6 +8,7 @@ from engine.errors import CapacityError
 from engine.inference import lane_memory
 from engine.inference.device import Device
 from engine.inference.lane_memory import weight_bytes_to_open
+from engine.inference.lane_orders import OpeningStage
 from engine.inference.lane_settings import parse_lane, parse_weights
 from engine.inference.lanes import LaneOpener
 from engine.inference.weights.tiny import tiny_random_checkpoint
@@ -53,6 +54,26 @@ def test_a_lane_on_demand_needs_free_memory(monkeypatch: pytest.MonkeyPatch) -> 
     assert caught.value.field == "weights"
     _free(monkeypatch, enough)
     assert opener.open(parse_lane("float32"), on_demand=True).executor.num_blocks == 10
+
+
+def test_lanes_that_are_opened_side_by_side_share_what_is_free(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    checkpoint = tiny_random_checkpoint()
+    opener = LaneOpener(checkpoint, DEVICE, KV_TOKENS)
+    weights = weight_bytes_to_open(checkpoint, parse_weights("float32"), DEVICE)
+    _free(monkeypatch, MEMORY // 10 + weights + _kv_bytes())
+    refused: list[str] = []
+
+    def meanwhile(stage: OpeningStage, share: float, part: str) -> None:
+        if stage is OpeningStage.LOADING and not refused:
+            with pytest.raises(CapacityError) as caught:
+                opener.open(parse_lane("int8"), on_demand=True)
+            refused.append(caught.value.code)
+
+    opener.open(parse_lane("float32"), on_demand=True, report=meanwhile)
+    assert refused == ["capacity"]
+    assert opener.open(parse_lane("int8"), on_demand=True).executor.num_blocks == 10
 
 
 def test_lanes_from_the_start_are_opened_in_any_case(monkeypatch: pytest.MonkeyPatch) -> None:

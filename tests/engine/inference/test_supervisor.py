@@ -133,7 +133,7 @@ async def test_abort_ends_the_stream_with_what_was_made():
         assert 3 <= heard[-1].completion_tokens < 900
 
 
-async def test_a_killed_worker_fails_the_stream_at_once_and_comes_back():
+async def test_a_killed_worker_fails_the_stream_at_once_and_comes_back(caplog):
     async with running() as client:
         killed_at = 0.0
         heard = []
@@ -153,6 +153,8 @@ async def test_a_killed_worker_fails_the_stream_at_once_and_comes_back():
         again = await collect(client, Generate("c", prompt="x", max_tokens=3))
         assert isinstance(again[-1], Done)
         assert client.restarts == 1
+        said = [record.getMessage() for record in caplog.records]
+        assert "the engine's process ended with signal 9 (SIGKILL)" in said
 
 
 async def test_a_stopped_process_is_noticed_and_recovers():

@@ -20,6 +20,7 @@ from engine.inference.model.rope import RotaryTable, halves_to_pairs, rotate_
 from engine.inference.model.rope_frequencies import Rope
 from engine.inference.weights.checkpoint import Checkpoint, StoredTensor
 from engine.inference.weights.ggml_types import F32
+from tests.engine.inference.llama_for_tests import llama_config, llama_name
 from tests.engine.inference.runs_for_tests import (
     CPU,
     logits,
@@ -43,24 +44,10 @@ def _close(a: Tensor, b: Tensor, tolerance: float) -> None:
 
 
 def _llama(config: ModelConfig, seed: int) -> torch.nn.Module:
-    from transformers import LlamaConfig, LlamaForCausalLM
+    from transformers import LlamaForCausalLM
 
     torch.manual_seed(seed)
-    model = LlamaForCausalLM(
-        LlamaConfig(
-            vocab_size=config.vocab_size,
-            hidden_size=config.hidden_size,
-            intermediate_size=config.intermediate_size,
-            num_hidden_layers=config.num_layers,
-            num_attention_heads=config.num_attention_heads,
-            num_key_value_heads=config.num_kv_heads,
-            head_dim=config.head_dim,
-            max_position_embeddings=config.max_context,
-            rope_parameters={"rope_type": "default", "rope_theta": config.rope_theta},
-            rms_norm_eps=config.norm_eps,
-            tie_word_embeddings=config.tied_embeddings,
-        )
-    ).eval()
+    model = LlamaForCausalLM(llama_config(config)).eval()
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             # Large enough that attention is not uniform and norms are not all ones.
@@ -71,22 +58,9 @@ def _llama(config: ModelConfig, seed: int) -> torch.nn.Module:
 
 def _checkpoint_of(model: torch.nn.Module, config: ModelConfig) -> Checkpoint:
     state = model.state_dict()
-    renamed = {
-        "embed": "model.embed_tokens",
-        "final_norm": "model.norm",
-        "lm_head": "lm_head",
-    }
-    inside = {"attn_norm": "input_layernorm", "mlp_norm": "post_attention_layernorm"}
-    inside |= {part: f"self_attn.{part}_proj" for part in "qkvo"}
-    inside |= {part: f"mlp.{part}_proj" for part in ("gate", "up", "down")}
     tensors = {}
     for name, shape in config.tensor_shapes().items():
-        if name.startswith("layers."):
-            _, index, part = name.split(".")
-            theirs = f"model.layers.{index}.{inside[part]}"
-        else:
-            theirs = renamed[name]
-        values = state[f"{theirs}.weight"].numpy()
+        values = state[llama_name(name)].numpy()
         tensors[name] = StoredTensor(F32, shape, values.view(np.uint8).reshape(-1))
 
     def no_tokenizer() -> object:

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from engine.inference.lane_settings import parse_weights
-from engine.inference.quantization.packed import join_rows, pack, select_rows
+from engine.inference.quantization.packed import join_rows, pack, packed_bytes, select_rows
 from engine.inference.quantization.rtn import round_to_nearest
 from engine.inference.quantization.tensor import QuantizedTensor
 
@@ -49,7 +49,7 @@ def same(one: QuantizedTensor, other: QuantizedTensor) -> bool:
 def test_bits_and_bytes_of_every_scheme(scheme: str) -> None:
     packed = pack(quantized(scheme))
     assert packed.bits_per_weight == pytest.approx(BITS[scheme])
-    assert packed.nbytes == round(40 * 576 * BITS[scheme] / 8)
+    assert packed.nbytes == round(40 * 576 * BITS[scheme] / 8) == packed_bytes(quantized(scheme))
     parts = [packed.levels, packed.scales_oq, packed.offsets_oq]
     taken = sum(part.untyped_storage().nbytes() for part in parts if part is not None)
     assert taken == packed.nbytes

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from engine.inference.weights.tiny import TINY_VOCAB_SIZE, tiny_random_checkpoint
+from tests.engine.inference.llama_for_tests import llama_config, llama_name
 
 
 def test_the_same_seed_gives_the_same_weights():
@@ -64,33 +65,12 @@ def test_padding_rows_are_known_as_such():
 def test_greedy_answers_vary():
     """As transformers runs the same weights: many different tokens, each chosen clearly."""
     import torch
-    from transformers import LlamaConfig, LlamaForCausalLM
+    from transformers import LlamaForCausalLM
 
     checkpoint = tiny_random_checkpoint()
-    config = checkpoint.config
-    model = LlamaForCausalLM(
-        LlamaConfig(
-            hidden_size=config.hidden_size,
-            intermediate_size=config.intermediate_size,
-            num_hidden_layers=config.num_layers,
-            num_attention_heads=config.num_attention_heads,
-            num_key_value_heads=config.num_kv_heads,
-            vocab_size=config.vocab_size,
-            rms_norm_eps=config.norm_eps,
-            rope_parameters={"rope_type": "default", "rope_theta": config.rope_theta},
-        )
-    ).eval()
-    parts = {
-        "attn_norm": "input_layernorm", "mlp_norm": "post_attention_layernorm",
-        "q": "self_attn.q_proj", "k": "self_attn.k_proj", "v": "self_attn.v_proj",
-        "o": "self_attn.o_proj", "gate": "mlp.gate_proj", "up": "mlp.up_proj",
-        "down": "mlp.down_proj",
-    }  # fmt: skip
-    theirs = {"embed": "model.embed_tokens", "final_norm": "model.norm", "lm_head": "lm_head"}
-    for i in range(config.num_layers):
-        theirs |= {f"layers.{i}.{a}": f"model.layers.{i}.{b}" for a, b in parts.items()}
+    model = LlamaForCausalLM(llama_config(checkpoint.config)).eval()
     model.load_state_dict(
-        {f"{theirs[n]}.weight": torch.from_numpy(checkpoint.tensor(n)) for n in checkpoint.names}
+        {llama_name(n): torch.from_numpy(checkpoint.tensor(n)) for n in checkpoint.names}
     )
     ids = checkpoint.tokenizer().encode("The people of the world")
     margins: list[float] = []
