@@ -18,6 +18,7 @@ from engine.inference.sampling import SamplingParams
 from engine.inference.weights import open_checkpoint
 from engine.scheduling.prefix_cache import PrefixCache
 from engine.scheduling.speculation import SpeculationMethod, SpeculationSettings
+from tests.engine.inference.engine_for_tests import TINY, Bench, ask
 from tests.engine.inference.runs_for_tests import (
     CPU,
     Run,
@@ -28,7 +29,6 @@ from tests.engine.inference.runs_for_tests import (
     sequence,
     tiny_executor,
 )
-from tests.engine.inference.test_engine import TINY, Bench, ask
 from tests.engine.inference.weights.hf_folders import tensors, write_folder
 
 pytestmark = pytest.mark.usefixtures("one_thread")
