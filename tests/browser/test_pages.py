@@ -10,7 +10,7 @@ from tests.webapp.live_server import LiveApp
 
 pytestmark = pytest.mark.browser
 
-PAGES = ("/simulator/deepseek-v4",)
+PAGES = ("/simulator/deepseek-v4", "/simulator/validation")
 LOOKS = (
     ("light", "en", DESKTOP),
     ("dark", "zh-Hans", DESKTOP),

@@ -7,6 +7,7 @@ from fastapi.responses import HTMLResponse
 
 from webapp.i18n import texts
 from webapp.pages.context_view import context_view, read_context_question
+from webapp.pages.validation_view import validation_view
 from webapp.rendering import language_of, render
 
 router = APIRouter(default_response_class=HTMLResponse, include_in_schema=False)
@@ -22,6 +23,13 @@ async def deepseek(request: Request) -> HTMLResponse:
 async def deepseek_fragment(request: Request) -> HTMLResponse:
     """The same for another context, weighting or cache format."""
     return _deepseek(request, "fragments/deepseek.html")
+
+
+@router.get("/simulator/validation")
+async def validation(request: Request) -> HTMLResponse:
+    """How far predictions are from published measurements."""
+    view = validation_view(language_of(request))
+    return render(request, "pages/validation.html", {"room": "validation", "view": view})
 
 
 def _deepseek(request: Request, template: str) -> HTMLResponse:

@@ -250,11 +250,12 @@ def to_json(scores: Scores) -> str:
             ],
         },
         "findings": [{"title": title, "text": what} for title, what in FINDINGS],
-        "columns": ["row_id", "metric", "measured", "roofline", "shipped", "unseen"],
+        "columns": ["row_id", "metric", "kind", "measured", "roofline", "shipped", "unseen"],
         "rows": [
             [
                 plan.case.measurement.row_id,
                 plan.case.measurement.metric,
+                by_kind(plan),
                 *(
                     float(f"{float(column[index]):.4g}")
                     for column in (scores.measured, scores.roofline, scores.shipped, scores.unseen)

@@ -12,6 +12,7 @@ from fastapi.testclient import TestClient
 
 from webapp.i18n import LOCALE_DIR, Language, choose_language, texts
 from webapp.pages.script_texts import SCRIPT_TEXTS, script_texts
+from webapp.pages.validation_view import report_messages
 from webapp.rendering import ROOT
 
 MessageId = str | tuple[str, ...]
@@ -31,6 +32,7 @@ def source_messages() -> set[MessageId]:
         options = {"**.html": {"newstyle_gettext": "true"}}
         for _, _, message, _, _ in extract_from_dir(str(ROOT / folder), [method], options):
             found.add(message if isinstance(message, str) else tuple(message))
+    found |= report_messages()
     for text in SCRIPT_TEXTS.values():
         found.add(text if isinstance(text, str) else (text.one, text.other))
     return found

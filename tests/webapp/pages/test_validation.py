@@ -1,0 +1,50 @@
+"""The page of the validation report: it says what the report says, and draws every row."""
+
+from __future__ import annotations
+
+import json
+import statistics
+
+import pytest
+from fastapi.testclient import TestClient
+
+from webapp.i18n import Language
+from webapp.pages.validation_view import DATA, validation_view
+
+REPORT = json.loads(DATA.read_text("utf-8"))
+VIEW = validation_view(Language.ENGLISH)
+
+
+def test_every_usable_row_is_a_dot() -> None:
+    for chart in (VIEW.wide, VIEW.narrow):
+        assert sum(kind.path.count("h0") for kind in chart.kinds) == REPORT["usable"]
+        assert sum(kind.rows for kind in chart.kinds) == REPORT["usable"]
+        for kind in chart.kinds:
+            assert chart.left <= kind.low <= kind.middle <= kind.high <= chart.right
+
+
+def test_the_median_of_a_kind_is_that_of_its_rows() -> None:
+    columns = REPORT["columns"]
+    kind, measured, unseen = (columns.index(name) for name in ("kind", "measured", "unseen"))
+    ratios = [row[unseen] / row[measured] for row in REPORT["rows"] if row[kind] == "TTFT"]
+    (shown,) = (dots for dots in VIEW.wide.kinds if dots.name == "TTFT")
+    assert shown.words[1] == f"{statistics.median(ratios):.2f}"
+    assert shown.beyond == sum(not 0.25 <= ratio <= 4 for ratio in ratios)
+
+
+def test_goals_stand_with_their_bounds(client: TestClient) -> None:
+    page = client.get("/simulator/validation").text
+    for goal in REPORT["goals"]:
+        assert goal["name"] in page
+        assert f"{goal['unseen']['median']:.1%}" in page
+        assert f"at most {goal['at_most']:.0%}" in page
+    assert page.count("missed") == sum(not goal["met"] for goal in REPORT["goals"])
+
+
+@pytest.mark.parametrize("language", ["en", "zh-Hans"])
+def test_all_rows_are_accounted_for(client: TestClient, language: str) -> None:
+    page = client.get(f"/simulator/validation?lang={language}").text
+    left_out = sum(REPORT["not_usable"].values())
+    assert f"{REPORT['usable'] + left_out:,}" in page
+    for peer in REPORT["peers"]["tools"]:
+        assert peer["tool"] in page
