@@ -1,16 +1,22 @@
-"""``python -m tests.benchmarks``: run, print, and write the results beside this file."""
+"""``python -m tests.benchmarks``: run lane by lane, print, and keep the results beside this file.
+
+The results are written after each lane. A run that was cut is gone on with by ``--keep``; with
+``--keep --lane``, those lanes are measured again and the others stay.
+"""
 
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from pathlib import Path
 
-from tests.benchmarks.runner import Bench
+from engine.inference.device import open_device
+from engine.inference.loading import find_model
+from tests.benchmarks.book import Book, OtherResults
+from tests.benchmarks.engines import Lane
+from tests.benchmarks.runner import LaneBench
 from tests.benchmarks.workload import FULL, QUICK
 
-HEADING = "# Benchmark results\n\n"
 LANES = ("float32", "bfloat16", "int8-g32-rtn", "int4-g32-rtn", "file")
 
 
@@ -21,6 +27,7 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--lane", action="append", help="such as int4-g32-rtn; default: five")
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--quick", action="store_true", help="short workloads, to try it out")
+    parser.add_argument("--keep", action="store_true", help="keep the lanes that are there")
     parser.add_argument(
         "--output", type=Path, default=Path(__file__).parent, help="folder for RESULTS.md, .json"
     )
@@ -29,18 +36,30 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
 
 def main(arguments: list[str] | None = None) -> None:
     options = parse(arguments)
-    bench = Bench(options.model, options.device, options.lane or LANES)
-    report = bench.run(
-        QUICK if options.quick else FULL,
-        options.repeats,
-        lambda text: print(text, file=sys.stderr, flush=True),
-    )
-    table = report.to_markdown()
-    document = json.dumps(report.to_document(), indent=2, allow_nan=False)
-    options.output.mkdir(parents=True, exist_ok=True)
-    (options.output / "RESULTS.md").write_text(HEADING + table, encoding="utf-8")
-    (options.output / "results.json").write_text(document + "\n", encoding="utf-8")
-    print(table)
+    plan = QUICK if options.quick else FULL
+    checkpoint = find_model(options.model).open()
+    about = {
+        "model": checkpoint.config.name,
+        "source_format": checkpoint.source_format,
+        "device": open_device(options.device).kind,
+        "workloads": plan.names,
+    }
+    try:
+        book = Book(options.output, about, keep=options.keep)
+    except OtherResults as error:
+        sys.exit(f"{error}: leave out --keep, or give another --output")
+    page = ""
+    for name in options.lane or [lane for lane in LANES if lane not in book]:
+        bench = LaneBench(Lane(options.model, options.device, name))
+        run = bench.run(plan, options.repeats, _say)
+        page = book.add(run.to_document(), LANES)
+        # Its weights make room before the next lane's are loaded.
+        del bench
+    print(page or "every lane is there already")
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from engine.catalog.this_machine import state_dir
-from tests.benchmarks.workload import Timing, Workload
+from tests.benchmarks.workload import FirstToken, Prompt, Timing, Workload
 
 FILE_TYPES = {"BF16": 32, "Q8_0": 7, "Q4_0": 2, "Q4_1": 3}
 """llama.cpp's numbers of the formats compared here (``llama_ftype`` in its ``llama.h``)."""
@@ -35,7 +35,12 @@ def llama_cpp_version() -> str | None:
     return version("llama-cpp-python")
 
 
-def _library() -> ModuleType:
+def load_library() -> ModuleType:
+    """The package, imported.
+
+    Raises:
+        ImportError: it is not installed.
+    """
     return importlib.import_module("llama_cpp")
 
 
@@ -48,7 +53,7 @@ def quantized_file(source: Path, file_type: str) -> Path:
     target = state_dir() / "benchmarks" / f"{source.stem}.{file_type}.gguf"
     if target.exists():
         return target
-    library: Any = _library()
+    library: Any = load_library()
     target.parent.mkdir(parents=True, exist_ok=True)
     params = library.llama_model_quantize_default_params()
     params.ftype = FILE_TYPES[file_type]
@@ -68,11 +73,10 @@ def quantized_file(source: Path, file_type: str) -> Path:
 class LlamaCppPeer:
     """One file in llama.cpp, with as many threads as ours."""
 
-    def __init__(self, file: Path, file_type: str, threads: int) -> None:
-        self.name = f"llama.cpp {file_type}"
-        self.file_bytes = file.stat().st_size
+    def __init__(self, file: Path, threads: int) -> None:
+        self.weight_bytes = file.stat().st_size
         self._threads = threads
-        self._library: Any = _library()
+        self._library: Any = load_library()
         self._library.llama_backend_init()
         self._log = self._library.llama_log_callback(lambda level, text, data: None)
         self._library.llama_log_set(self._log, ctypes.c_void_p(0))
@@ -101,6 +105,15 @@ class LlamaCppPeer:
             for output, token in zip(outputs, ids, strict=True):
                 output.append(token)
         return Timing(time.perf_counter() - started, tuple(map(tuple, outputs)))
+
+    def first_token(self, prompt: Prompt) -> FirstToken:
+        """From the ids to the likeliest next one; turning text into ids is not in it."""
+        context = self._context(Workload(1, len(prompt.token_ids)))
+        library = self._library
+        library.llama_memory_clear(library.llama_get_memory(context), True)
+        started = time.perf_counter()
+        token_id = self._prefill(context, 0, list(prompt.token_ids))
+        return FirstToken(time.perf_counter() - started, token_id)
 
     def _prefill(self, context: Any, sequence: int, prompt: list[int]) -> int:
         last = len(prompt) - 1

@@ -13,7 +13,7 @@ import transformers
 
 from engine.inference.model.config import ModelConfig
 from engine.inference.weights.checkpoint import Checkpoint
-from tests.benchmarks.workload import Timing, Workload
+from tests.benchmarks.workload import FirstToken, Prompt, Timing, Workload
 from tests.engine.inference.llama_for_tests import llama_config, llama_name
 
 
@@ -62,6 +62,16 @@ class TransformersPeer:
         self._synchronize()
         seconds = time.perf_counter() - started
         return Timing(seconds, tuple(map(tuple, torch.cat(steps, dim=1).tolist())))
+
+    @torch.inference_mode()
+    def first_token(self, prompt: Prompt) -> FirstToken:
+        """From the ids to the likeliest next one; turning text into ids is not in it."""
+        ids_1s = torch.tensor([prompt.token_ids], device=self._device)
+        self._synchronize()
+        started = time.perf_counter()
+        cache = transformers.DynamicCache(config=self._config)
+        token_id = int(self._next(ids_1s, cache))
+        return FirstToken(time.perf_counter() - started, token_id)
 
     def _next(self, ids_bs: torch.Tensor, cache: transformers.DynamicCache) -> torch.Tensor:
         """The likeliest next token of each sequence, [batch, 1]."""

@@ -9,6 +9,7 @@ from engine.catalog.hardware import HardwareSpec
 from engine.catalog.models import ModelSpec
 from engine.catalog.this_machine import Calibration
 from engine.inference.messages import LaneInfo
+from engine.scheduling.plan import SequenceShape
 from engine.simulator.step_cost import StepCostModel
 from tests.benchmarks.workload import Workload
 
@@ -35,6 +36,16 @@ def roofline_rate(
     workload: Workload, model: ModelSpec, hardware: HardwareSpec, lane: LaneInfo
 ) -> float:
     """Tokens per second of a workload if every step took its roofline time."""
+    return workload.tokens / roofline_seconds(workload.steps(), model, hardware, lane)
+
+
+def roofline_seconds(
+    steps: Sequence[Sequence[SequenceShape]],
+    model: ModelSpec,
+    hardware: HardwareSpec,
+    lane: LaneInfo,
+) -> float:
+    """Seconds of steps of these shapes, each in its roofline time."""
     activations = {"float32": "fp32", "bfloat16": "bf16"}[lane.dtype]
     costs = StepCostModel(
         model,
@@ -43,4 +54,4 @@ def roofline_rate(
         kv=lane.kv_format,
         activations=activations,
     )
-    return workload.tokens / sum(costs.cost(shapes).time for shapes in workload.steps())
+    return sum(costs.cost(shapes).time for shapes in steps)

@@ -1,4 +1,4 @@
-"""One benchmark run: all engines on the same weights, turn by turn, with calibrations between."""
+"""One lane at a time: all engines on the same weights, turn by turn, with calibrations between."""
 
 from __future__ import annotations
 
@@ -6,139 +6,132 @@ import os
 import platform
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
-from pathlib import Path
-from typing import Protocol
+from typing import TypeVar
+
+import transformers
 
 from engine.catalog.hardware import HardwareSpec
 from engine.catalog.models import ModelSpec
 from engine.catalog.this_machine import Calibration
 from engine.inference.calibration import measure_machine
-from engine.inference.device import DTYPES, open_device
+from engine.inference.device import open_device
 from engine.inference.lane_facts import lane_info
-from engine.inference.loading import find_model, load_model
-from engine.inference.options import EngineOptions
-from tests.benchmarks.llama_cpp_peer import LlamaCppPeer, llama_cpp_version, quantized_file
-from tests.benchmarks.ours import OurEngine
-from tests.benchmarks.peer import TransformersPeer
-from tests.benchmarks.report import Machine, Memory, Report, Result
-from tests.benchmarks.roofline import hardware_of, roofline_rate
-from tests.benchmarks.workload import Throughput, Timing, Workload
+from engine.inference.messages import LaneInfo
+from tests.benchmarks.engines import OURS, TRANSFORMERS, Engine, Lane
+from tests.benchmarks.llama_cpp_peer import llama_cpp_version
+from tests.benchmarks.report import FirstTokens, LaneRun, Machine, Memory, Result
+from tests.benchmarks.resident import growth
+from tests.benchmarks.roofline import hardware_of, roofline_rate, roofline_seconds
+from tests.benchmarks.workload import (
+    FirstToken,
+    Plan,
+    Prompt,
+    Spread,
+    Timing,
+    Workload,
+    tokens_per_second,
+)
 
-SAME_BITS = {"bfloat16": "BF16", "int8-g32-rtn": "Q8_0", "int4-g32-rtn": "Q4_0", "file": "Q4_1"}
-"""The format of llama.cpp with as many bits a weight as a lane of ours, scales aside."""
-
-OURS = "First Token"
-
-
-class Engine(Protocol):
-    """Whatever runs workloads."""
-
-    def run(self, workload: Workload) -> Timing: ...
+T = TypeVar("T")
+Say = Callable[[str], None]
+Turns = Sequence[Mapping[str, T]]
+"""What each engine did, turn by turn."""
 
 
-class Bench:
-    """Loads the model once for each engine and lane, and times workloads on them."""
+class LaneBench:
+    """The engines of one lane, loaded, and the roofline that they are compared with."""
 
-    def __init__(self, model: str, device: str, lanes: Sequence[str]) -> None:
-        options = EngineOptions(
-            model=model, device=device, dtypes=",".join(lanes), calibrate="never"
-        )
-        loaded = load_model(options)
-        config = loaded.config
-        self.model_name = config.name
-        self.source_format = loaded.source_format
-        self.device = open_device(device)
-        self.spec = ModelSpec.dense(**loaded.architecture)
-        self.lanes = {lane.settings.name: lane_info(lane, on_demand=False) for lane in loaded.lanes}
-        self.memory: list[Memory] = []
-        self.engines: dict[str, dict[str, Engine]] = {}
-        source = find_model(model)
-        for lane in loaded.lanes:
-            name = lane.settings.name
-            engines = self.engines[name] = {
-                OURS: OurEngine(lane.executor, config.vocab_size, config.max_context)
-            }
-            self.memory.append(Memory(OURS, name, lane.executor.weight_bytes))
-            if name in DTYPES:
-                peer = TransformersPeer(loaded.checkpoint, DTYPES[name], self.device.torch_device)
-                engines[TransformersPeer.name] = peer
-                self.memory.append(Memory(TransformersPeer.name, name, peer.weight_bytes))
-            if source.path is not None and self.device.kind == "cpu":
-                self._add_llama_cpp(source.path, name)
+    def __init__(self, lane: Lane) -> None:
+        self._lane = lane
+        self._device = open_device(lane.device)
+        ours = lane.open_ours()
+        model = ours.model
+        self._tokenizer = model.tokenizer
+        self._spec = ModelSpec.dense(**model.architecture)
+        self._info: LaneInfo = lane_info(model.lanes[0], on_demand=False)
+        self._kinds = {lane.name_of(kind): kind for kind in lane.kinds}
+        self._engines: dict[str, Engine] = {
+            name: ours if kind == OURS else lane.open(kind) for name, kind in self._kinds.items()
+        }
 
-    def _add_llama_cpp(self, source: Path, lane: str) -> None:
-        file_type = SAME_BITS.get(lane)
-        if llama_cpp_version() is None or file_type is None:
-            return
-        file = source if lane == "file" else quantized_file(source, file_type)
-        peer = LlamaCppPeer(file, file_type, self.device.threads)
-        self.engines[lane][peer.name] = peer
-        self.memory.append(Memory(peer.name, lane, peer.file_bytes))
-
-    def run(
-        self, workloads: Sequence[Workload], repeats: int, say: Callable[[str], None]
-    ) -> Report:
-        """Time every workload ``repeats`` times on all engines, after a warm-up."""
+    def run(self, plan: Plan, repeats: int, say: Say) -> LaneRun:
+        """Run everything ``repeats`` times on all engines, after a warm-up; then look at the
+        memory that each takes in a process of its own."""
         load_before = os.getloadavg()[0]
+        prompt = Prompt.of_length(self._tokenizer, plan.first_token_after)
+        timings: dict[Workload, list[dict[str, Timing]]] = {w: [] for w in plan.workloads}
+        firsts: list[dict[str, FirstToken]] = []
         calibrations: list[Calibration] = []
-        cases = [(workload, lane) for workload in workloads for lane in self.engines]
-        timings: dict[tuple[Workload, str], list[dict[str, Timing]]] = {c: [] for c in cases}
-        say("warming up")
-        for workload, lane in cases:
-            self._turn(workload.warm_up, lane, 0)
+        say(f"{self._lane.name}: warming up")
+        for workload in plan.workloads:
+            self._turn(lambda engine, w=workload: engine.run(w.warm_up), 0)
+        self._turn(lambda engine: engine.first_token(prompt), 0)
         for turn in range(repeats):
-            say(f"run {turn + 1} of {repeats}")
-            calibrations.append(measure_machine(self.device))
-            for workload, lane in cases:
-                timings[workload, lane].append(self._turn(workload, lane, turn))
+            say(f"{self._lane.name}: run {turn + 1} of {repeats}")
+            calibrations.append(measure_machine(self._device))
+            for workload, turns in timings.items():
+                turns.append(self._turn(lambda engine, w=workload: engine.run(w), turn))
+            firsts.append(self._turn(lambda engine: engine.first_token(prompt), turn))
         hardware = hardware_of(calibrations)
-        return Report(
+        say(f"{self._lane.name}: memory")
+        return LaneRun(
+            lane=self._lane.name,
             date=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
-            model=self.model_name,
-            source_format=self.source_format,
             repeats=repeats,
-            llama_cpp=llama_cpp_version(),
             machine=_machine(calibrations, load_before, hardware),
-            results=[
-                _result(
-                    workload, lane, timings[workload, lane], self._roof(workload, lane, hardware)
-                )
-                for workload, lane in cases
-            ],
-            memory=self.memory,
+            results=[self._result(w, turns, hardware) for w, turns in timings.items()],
+            first_tokens=self._first_tokens(prompt, firsts, hardware),
+            memory=[self._memory(name) for name in self._kinds],
         )
 
-    def _turn(self, workload: Workload, lane: str, turn: int) -> dict[str, Timing]:
+    def _turn(self, work: Callable[[Engine], T], turn: int) -> dict[str, T]:
         """All engines once; who goes first changes from turn to turn."""
-        engines = list(self.engines[lane].items())
+        engines = list(self._engines.items())
         first = turn % len(engines)
-        return {name: engine.run(workload) for name, engine in engines[first:] + engines[:first]}
+        return {name: work(engine) for name, engine in engines[first:] + engines[:first]}
 
-    def _roof(self, workload: Workload, lane: str, hardware: HardwareSpec) -> float:
-        return roofline_rate(workload, self.spec, hardware, self.lanes[lane])
+    def _peers(self) -> list[str]:
+        return sorted(name for name in self._kinds if name != OURS)
 
-
-def _result(
-    workload: Workload, lane: str, turns: Sequence[Mapping[str, Timing]], roofline: float
-) -> Result:
-    def same(peer: str) -> bool | None:
+    def _result(self, workload: Workload, turns: Turns[Timing], hardware: HardwareSpec) -> Result:
+        rates = {
+            name: tokens_per_second(workload, [turn[name] for turn in turns])
+            for name in self._kinds
+        }
         # Sequences of a batch start a few tokens apart in our engine, so only lone ones line up.
-        if workload.batch > 1:
+        comparable = workload.batch == 1
+        return Result(
+            workload=workload.name,
+            ours=rates[OURS],
+            peers={name: rates[name] for name in self._peers()},
+            roofline=roofline_rate(workload, self._spec, hardware, self._info),
+            same_tokens=self._same(turns, lambda timing: timing.token_ids) if comparable else None,
+        )
+
+    def _first_tokens(
+        self, prompt: Prompt, turns: Turns[FirstToken], hardware: HardwareSpec
+    ) -> FirstTokens:
+        times = {
+            name: Spread.of([1e3 * turn[name].seconds for turn in turns]) for name in self._kinds
+        }
+        roofline = roofline_seconds(prompt.steps, self._spec, hardware, self._info)
+        return FirstTokens(
+            prompt_tokens=len(prompt.token_ids),
+            ours=times[OURS],
+            peers={name: times[name] for name in self._peers()},
+            roofline_ms=1e3 * roofline,
+            same_token=self._same(turns, lambda first: first.token_id),
+        )
+
+    def _same(self, turns: Turns[T], tokens: Callable[[T], object]) -> bool | None:
+        """Whether transformers took the same tokens as we did; None if it was not there."""
+        name = self._lane.name_of(TRANSFORMERS)
+        if name not in self._kinds:
             return None
-        return all(turn[OURS].token_ids == turn[peer].token_ids for turn in turns)
+        return all(tokens(turn[OURS]) == tokens(turn[name]) for turn in turns)
 
-    def rate(engine: str) -> Throughput:
-        return Throughput.of(workload, [turn[engine] for turn in turns])
-
-    peers = [name for name in turns[0] if name != OURS]
-    return Result(
-        workload=workload.name,
-        lane=lane,
-        ours=rate(OURS),
-        peers={name: rate(name) for name in sorted(peers)},
-        roofline=roofline,
-        same_tokens=same(TransformersPeer.name) if TransformersPeer.name in peers else None,
-    )
+    def _memory(self, name: str) -> Memory:
+        return Memory(name, self._engines[name].weight_bytes, growth(self._lane, self._kinds[name]))
 
 
 def _machine(
@@ -152,6 +145,8 @@ def _machine(
         threads=first.threads,
         python=platform.python_version(),
         torch=first.torch_version,
+        transformers=transformers.__version__,
+        llama_cpp=llama_cpp_version(),
         bandwidth_bytes_per_s=hardware.bandwidth,
         bandwidth_range=(min(measured), max(measured)),
         flops_per_s=dict(hardware.dense_flops),

@@ -11,10 +11,14 @@ from engine.catalog.hardware import HardwareSpec
 from engine.catalog.models import ModelSpec
 from engine.catalog.this_machine import Calibration
 from engine.inference.messages import LaneInfo
+from engine.inference.weights.tiny import tiny_random_checkpoint
 from tests.benchmarks.__main__ import main
+from tests.benchmarks.book import Book, OtherResults
+from tests.benchmarks.engines import Lane
 from tests.benchmarks.goals import verdicts
+from tests.benchmarks.resident import Footprint
 from tests.benchmarks.roofline import hardware_of, roofline_rate
-from tests.benchmarks.workload import FULL, Throughput, Timing, Workload
+from tests.benchmarks.workload import FULL, Prompt, Spread, Timing, Workload, tokens_per_second
 
 
 def lane(dtype: str, number_format: str) -> LaneInfo:
@@ -27,12 +31,13 @@ FP32, BF16 = lane("float32", "fp32"), lane("bfloat16", "bf16")
 
 
 def test_the_promised_workloads_are_measured():
-    assert [w.name for w in FULL] == [
+    assert FULL.names == [
         "decode, batch 1",
         "decode, batch 8",
         "decode, batch 32",
         "prefill 512",
         "prefill 2048",
+        "TTFT at 512",
     ]
 
 
@@ -46,9 +51,9 @@ def test_prompts_are_the_same_for_both_engines_and_differ_within_a_batch():
 
 def test_throughput_counts_generated_tokens_in_decode_and_prompt_tokens_in_prefill():
     timings = [Timing(2.0, ()), Timing(4.0, ()), Timing(1.0, ())]
-    decode = Throughput.of(Workload(batch=8, prompt_tokens=128, new_tokens=10), timings)
-    assert decode == Throughput(median=40.0, low=20.0, high=80.0)
-    prefill = Throughput.of(Workload(batch=1, prompt_tokens=512), timings)
+    decode = tokens_per_second(Workload(batch=8, prompt_tokens=128, new_tokens=10), timings)
+    assert decode == Spread(median=40.0, low=20.0, high=80.0)
+    prefill = tokens_per_second(Workload(batch=1, prompt_tokens=512), timings)
     assert prefill.median == 256.0
 
 
@@ -124,29 +129,133 @@ def test_the_roof_is_the_median_of_the_calibrations_between_the_runs():
     assert hardware.dense_flops == {"fp32": 20.0}
 
 
+COMMON = ["--model", "tiny", "--device", "cpu", "--quick", "--repeats", "1"]
+
+
 def test_a_run_compares_all_engines_on_the_same_work(tmp_path: Path, capsys):
-    options = "--model tiny --device cpu --lane float32 --lane int8-g32-rtn --quick --repeats 1"
-    main([*options.split(), "--output", str(tmp_path)])
+    output = ["--output", str(tmp_path)]
+    main([*COMMON, *output, "--lane", "float32", "--lane", "int8-g32-rtn"])
     document = json.loads((tmp_path / "results.json").read_text(encoding="utf-8"))
-    results = {(r["workload"], r["lane"]): r for r in document["results"]}
-    workloads = ("decode, batch 1", "decode, batch 3", "prefill 32")
-    assert results.keys() == {(w, lane) for w in workloads for lane in ("float32", "int8-g32-rtn")}
-    for (_, lane), result in results.items():
-        assert len(result["peers"]) == (lane == "float32")
-        for rate in (result["ours"], *result["peers"].values()):
-            assert 0 < rate["low"] <= rate["median"] <= rate["high"]
-            assert rate.get("ratio", 1) == pytest.approx(
-                result["ours"]["median"] / rate["median"] if "ratio" in rate else 1
-            )
-        share = result["ours"]["median"] / result["roofline"]["value"]
-        assert result["share_of_roofline"] == pytest.approx(share)
-    assert results["decode, batch 1", "float32"]["same_tokens"] is True
-    assert results["prefill 32", "float32"]["same_tokens"] is True
-    sizes = {(m["engine"], m["lane"]): m["weight_bytes"] for m in document["memory"]}
-    assert sizes["First Token", "int8-g32-rtn"] < sizes["First Token", "float32"]
-    table = (tmp_path / "RESULTS.md").read_text(encoding="utf-8")
-    assert capsys.readouterr().out.strip() in table
-    assert "| prefill 32 | float32 |" in table
+    lanes = {lane["lane"]: lane for lane in document["lanes"]}
+    assert list(lanes) == ["float32", "int8-g32-rtn"]
+    for name, lane in lanes.items():
+        assert [r["workload"] for r in lane["results"]] == document["workloads"][:3]
+        for result in (*lane["results"], lane["first_token"]):
+            assert len(result["peers"]) == (name == "float32")
+            for spread in (result["ours"], *result["peers"].values()):
+                assert 0 < spread["low"] <= spread["median"] <= spread["high"]
+        for result in lane["results"]:
+            share = result["ours"]["median"] / result["roofline"]["value"]
+            assert result["share_of_roofline"] == pytest.approx(share)
+        assert {"date", "machine", "repeats"} <= lane.keys()
+        assert lane["machine"]["torch"]
+    alone, _, prefill = lanes["float32"]["results"]
+    assert alone["same_tokens"] is prefill["same_tokens"] is True
+    (peer,) = alone["peers"].values()
+    assert peer["ratio"] == pytest.approx(alone["ours"]["median"] / peer["median"])
+    page = (tmp_path / "RESULTS.md").read_text(encoding="utf-8")
+    assert capsys.readouterr().out.strip() in page
+    assert "| prefill 32 | float32 |" in page
+
+    first = lanes["float32"]["first_token"]
+    assert (first["prompt_tokens"], first["same_token"]) == (32, True)
+    (peer,) = first["peers"].values()
+    assert peer["ratio"] == pytest.approx(peer["median"] / first["ours"]["median"])
+    assert first["share_of_roofline"] == pytest.approx(
+        first["roofline"]["value"] / first["ours"]["median"]
+    )
+    assert "Time to first token, 32 prompt tokens" in page
+
+    sizes = {(name, m["engine"]): m for name, lane in lanes.items() for m in lane["memory"]}
+    ours = [sizes[name, "First Token"]["weight_bytes"] for name in lanes]
+    assert ours[1] < ours[0]
+    assert len(sizes) == 3
+    for memory in sizes.values():
+        assert 0 < memory["pss_bytes"] <= memory["rss_bytes"] < 300e6
+
+
+def lane_document(lane: str, rate: float) -> dict:
+    """As much of a lane's results as the book and the page read."""
+    spread = {"median": rate, "low": rate, "high": rate, "unit": "tokens/s", "kind": "measured"}
+    result = {
+        "workload": "decode, batch 1",
+        "ours": spread,
+        "peers": {"llama.cpp BF16": {**spread, "median": 100.0, "ratio": rate / 100}},
+        "roofline": {"value": 200.0, "unit": "tokens/s", "kind": "predicted"},
+        "share_of_roofline": rate / 200,
+        "same_tokens": None,
+    }
+    machine = {
+        "device": "cuda", "device_name": "a GPU", "threads": 1, "python": "3", "torch": "2",
+        "transformers": "5", "llama_cpp": None, "bandwidth_bytes_per_s": 4e12,
+        "bandwidth_range": [3e12, 5e12], "flops_per_s": {"bf16": 9e14}, "load_before": 0.1,
+    }  # fmt: skip
+    memory = {
+        "engine": "First Token", "weight_bytes": 270_000_000, "rss_bytes": 500_000_000,
+        "pss_bytes": None, "device_bytes": 300_000_000, "kind": "measured",
+    }  # fmt: skip
+    return {
+        "lane": lane, "date": "2026-01-02 03:04 UTC", "repeats": 5, "machine": machine,
+        "results": [result], "memory": [memory],
+    }  # fmt: skip
+
+
+ABOUT = {
+    "model": "m", "source_format": "Q4_1", "device": "cuda", "workloads": ["decode, batch 1"]
+}  # fmt: skip
+
+
+def test_a_cut_run_keeps_the_lanes_it_had_and_is_gone_on_with(tmp_path: Path):
+    book = Book(tmp_path, ABOUT, keep=False)
+    book.add(lane_document("file", 50.0), ["bfloat16", "file"])
+    book = Book(tmp_path, ABOUT, keep=True)
+    assert "file" in book
+    assert "bfloat16" not in book
+    book.add(lane_document("bfloat16", 120.0), ["bfloat16", "file"])
+    # Measured again, a lane takes the place of what was there.
+    page = Book(tmp_path, ABOUT, keep=True).add(lane_document("file", 60.0), ["bfloat16", "file"])
+    assert page == (tmp_path / "RESULTS.md").read_text(encoding="utf-8")
+    document = json.loads((tmp_path / "results.json").read_text(encoding="utf-8"))
+    rates = [(x["lane"], x["results"][0]["ours"]["median"]) for x in document["lanes"]]
+    assert rates == [("bfloat16", 120.0), ("file", 60.0)]
+    assert [goal["value"] for goal in document["goals"]] == [1.2, 0.6, 0.6]
+    Book(tmp_path, ABOUT, keep=False).add(lane_document("file", 1.0), [])
+    document = json.loads((tmp_path / "results.json").read_text(encoding="utf-8"))
+    assert [lane["lane"] for lane in document["lanes"]] == ["file"]
+
+
+@pytest.mark.parametrize("other", [{"model": "n"}, {"device": "cpu"}, {"workloads": []}])
+def test_results_of_something_else_are_not_kept_on(tmp_path: Path, other: dict):
+    Book(tmp_path, ABOUT, keep=False).add(lane_document("file", 50.0), [])
+    with pytest.raises(OtherResults, match=next(iter(other))):
+        Book(tmp_path, {**ABOUT, **other}, keep=True)
+
+
+def test_a_page_of_a_gpu_has_the_same_tables(tmp_path: Path):
+    page = Book(tmp_path, ABOUT, keep=False).add(lane_document("bfloat16", 120.0), [])
+    assert "| decode, batch 1 | bfloat16 | 120 (120 – 120) | — | — | BF16 100" in page
+    assert "| 200 | 60% | — |" in page
+    assert "a GPU (cuda, 1 threads)" in page
+    assert "| bfloat16 | First Token | 270 MB | 500 MB | — | 300 MB |" in page
+
+
+def test_the_peers_of_a_lane_have_the_same_bits():
+    assert Lane("tiny", "cpu", "float32").kinds == ["First Token", "transformers"]
+    assert Lane("tiny", "cpu", "int8-g32-rtn").kinds == ["First Token"]
+
+
+@pytest.mark.parametrize("num_tokens", [1, 2, 33, 512])
+def test_a_prompt_has_the_length_that_was_asked_for(num_tokens: int):
+    tokenizer = tiny_random_checkpoint().tokenizer()
+    prompt = Prompt.of_length(tokenizer, num_tokens)
+    assert len(prompt.token_ids) == num_tokens
+    assert tokenizer.encode_prompt(prompt.text) == list(prompt.token_ids)
+
+
+def test_the_growth_is_what_was_added():
+    before, after = Footprint(100, 80, None), Footprint(350, 200, None)
+    assert after.since(before) == Footprint(250, 120, None)
+    assert Footprint(1, None, 70).since(Footprint(1, 5, 20)) == Footprint(0, None, 50)
 
 
 def test_goals_are_judged_by_the_numbers():
