@@ -1,4 +1,4 @@
-"""``python -m engine``: generate, probe, quality, simulate, calibrate, inspect."""
+"""``python -m engine``: generate, probe, quality, simulate, serve, calibrate, inspect."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from engine.commands.generate import generate
 from engine.commands.inspect import inspect
 from engine.commands.probe import probe
 from engine.commands.quality import quality
+from engine.commands.serve import serve
 from engine.commands.simulate import simulate
 
 app = typer.Typer(
@@ -22,6 +23,7 @@ app.command("generate")(generate)
 app.command("probe")(probe)
 app.command("quality")(quality)
 app.command("simulate")(simulate)
+app.command("serve")(serve)
 app.command("calibrate")(calibrate)
 app.command("inspect")(inspect)
 

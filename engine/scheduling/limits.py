@@ -22,6 +22,10 @@ class SchedulerLimits:
     block stays taken, so every step runs the whole text of its requests. A text is never split
     then: a step takes whole texts as long as its budget lasts, and one at least.
 
+    ``split_prompts`` False is prefill without chunks: a request starts with its whole text, in a
+    step that starts requests and does nothing else, within the budget, and one at least. Whoever
+    decodes waits meanwhile.
+
     Raises:
         InvalidRequest: with such a limit nothing could ever run (names the field).
     """
@@ -34,6 +38,7 @@ class SchedulerLimits:
     max_session_waiting: int | None = None
     max_session_kv_blocks: int | None = None
     keep_computed: bool = True
+    split_prompts: bool = True
 
     def __post_init__(self) -> None:
         for name, lowest in _LOWEST.items():
@@ -43,7 +48,7 @@ class SchedulerLimits:
 
     def share_of_step(self, num_pending: int, budget: int, *, first: bool) -> int:
         """Tokens of a request that run in a step, of those pending; ``first``: nobody's do yet."""
-        if self.keep_computed:
+        if self.keep_computed and self.split_prompts:
             return min(num_pending, budget)
         return num_pending if first or num_pending <= budget else 0
 

@@ -70,6 +70,10 @@ class VirtualClock:
     def advance(self, seconds: float) -> None:
         self._now += seconds
 
+    def advance_to(self, time: float) -> None:
+        """Move on to a time that is not in the past."""
+        self._now = max(self._now, time)
+
 
 class SchedulingLoop:
     """Drives one scheduler and one executor; every change is told through ``emit``, in order.
@@ -95,8 +99,10 @@ class SchedulingLoop:
     def has_work(self) -> bool:
         return bool(self.scheduler.running or self.scheduler.waiting)
 
-    def add(self, request: Request, sample_ids: Sequence[str] = ()) -> None:
-        """Queue a request at the clock's time.
+    def add(
+        self, request: Request, sample_ids: Sequence[str] = (), *, arrived: float | None = None
+    ) -> None:
+        """Queue a request at the clock's time, or as one that ``arrived`` before, during a step.
 
         ``sample_ids``: ids of further samples of the same prompt, which is computed once for all;
         either all are taken or none is.
@@ -109,7 +115,7 @@ class SchedulingLoop:
         ids = [request.request_id, *sample_ids]
         if len(set(ids)) < len(ids) or any(self.scheduler.get(name) for name in sample_ids):
             raise InvalidRequest("an id is in use; choose another", field="request_id")
-        now = self.clock.now()
+        now = self.clock.now() if arrived is None else arrived
         request.arrival_time = now
         position = self.scheduler.add(request, num_samples=len(ids))
         self.emit(RequestQueued(now, request.request_id, position, request.num_prompt_tokens))

@@ -10,6 +10,7 @@ Who goes before whom is the policy's word: by default, whoever came first.
 from __future__ import annotations
 
 from bisect import insort
+from itertools import repeat
 
 from engine.scheduling.blocks import BlockPool, blocks_for
 from engine.scheduling.drafting import Propose, add_drafts
@@ -24,6 +25,7 @@ from engine.scheduling.planning import Planned, Planning, Started
 from engine.scheduling.policies import Policy, allot, charge
 from engine.scheduling.request import FinishReason, Request, RequestState
 from engine.scheduling.sharing import TakenOver, keep_full_blocks, must_wait_for_fork, take_over
+from engine.scheduling.uniform import steps_within, uniform_steps_of
 
 
 class Scheduler(LiveRequests):
@@ -41,13 +43,18 @@ class Scheduler(LiveRequests):
         ``propose`` is asked for drafts for requests that decode and want them.
         """
         planning = Planning(self.limits.max_step_tokens)
+        if not self.limits.split_prompts:
+            self._start_waiting(planning)
+            if planning.sequences:
+                self._step += 1
+                return planning.finish(self._step)
         num_yielded = -1
         while not planning.sequences and len(planning.preempted) > num_yielded:
             # A second time only if all tokens had fallen to a request that had to yield.
             num_yielded = len(planning.preempted)
             self._continue_running(planning)
         # Blocks were short a moment ago: letting someone in now would only push others out.
-        if not planning.preempted or not planning.sequences:
+        if not planning.sequences or (not planning.preempted and self.limits.split_prompts):
             self._start_waiting(planning)
         if propose is not None and self.limits.keep_computed:
             add_drafts(planning, propose, self.running, self.limits, self.pool)
@@ -164,6 +171,61 @@ class Scheduler(LiveRequests):
             if exceeds_share(missing, self.limits, own):
                 return own[-1]
         return self.running[-1] if missing > self.pool.num_available else None
+
+    def uniform_steps(self) -> int:
+        """Steps from now on that would each give every running request one token, and no more.
+
+        Until the first one at whose end a request has all its tokens, or before the first for
+        which blocks are missing. 0 where the next step is not plainly one of these: where somebody
+        still has a prompt to compute, may stop, drafts or could start.
+        """
+        running, limits = self.running, self.limits
+        plain = self.policy.turn_is_rank and limits.keep_computed
+        if not running or not plain or limits.max_session_kv_blocks is not None:
+            return 0
+        if len(running) > limits.max_step_tokens or self._could_start():
+            return 0
+        steps = min(map(uniform_steps_of, running))
+        return steps_within(running, steps, self.pool.num_available, self.pool.block_size)
+
+    def _could_start(self) -> bool:
+        """Whether a waiting request would join the next step, beside one token of each that runs.
+
+        As long as that is so of none, it stays so until somebody ends: blocks only get fewer.
+        """
+        if not self.waiting or len(self.running) >= self.limits.max_running:
+            return False
+        budget, first = self.limits.max_step_tokens, True
+        if self.limits.split_prompts:
+            budget, first = budget - len(self.running), not self.running
+        request = self._next_waiting()
+        if request is None:  # it waits for what another one is doing
+            return True
+        taken = self._room_for(request) if budget > 0 else None
+        if taken is None:
+            return False
+        pending = request.num_known_tokens - taken.num_tokens
+        return self.limits.share_of_step(pending, budget, first=first) > 0
+
+    def advance(self, steps: int, token_id: int) -> list[Request]:
+        """Book so many of the ``uniform_steps`` at once, each with that token for everybody.
+
+        The same as to plan, commit and append that often. Returns the requests that have all their
+        tokens now, in the order of the plan; they are to be finished.
+        """
+        size = self.pool.block_size
+        caches = self.pool.prefix_cache is not None
+        for request in self.running:
+            table = request.block_table
+            request.num_computed_tokens += steps
+            missing = blocks_for(request.num_computed_tokens, size) - len(table)
+            if missing > 0:
+                table.extend(self.pool.allocate(missing))
+            request.output_token_ids.extend(repeat(token_id, steps))
+            if caches:
+                keep_full_blocks(request, self.pool)
+        self._step += steps
+        return [r for r in self.running if len(r.output_token_ids) >= r.max_tokens]
 
     def commit(
         self, plan: StepPlan, result: StepResult

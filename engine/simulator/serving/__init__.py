@@ -1,0 +1,1 @@
+"""A service under load: requests come, wait, run together and leave, on a virtual clock."""
