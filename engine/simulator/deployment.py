@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from engine.catalog.device import HardwareSpec, Interconnect
-from engine.catalog.hardware import get_hardware
-from engine.catalog.models import ModelSpec, get_model
+from engine.catalog.inline import hardware_from, model_from
+from engine.catalog.models import ModelSpec
 from engine.errors import InvalidRequest
 from engine.scheduling.blocks import DEFAULT_BLOCK_SIZE
 from engine.simulator.cost_model import CostModel
@@ -74,7 +74,7 @@ class Deployment:
         Raises:
             UnknownName: the catalogue has no such id (field "model").
         """
-        return get_model(self.model) if isinstance(self.model, str) else self.model
+        return model_from(self.model)
 
     @property
     def hardware_spec(self) -> HardwareSpec:
@@ -83,7 +83,7 @@ class Deployment:
         Raises:
             UnknownName: the catalogue has no such id (field "hardware").
         """
-        return get_hardware(self.hardware) if isinstance(self.hardware, str) else self.hardware
+        return hardware_from(self.hardware)
 
     def cost_model(self) -> CostModel:
         """What prices the steps of one data-parallel group; building it takes a moment.
@@ -143,3 +143,17 @@ class Deployment:
                 field="hardware",
             )
         return blocks
+
+
+def ideal_model(model: CostModel) -> StepCostModel:
+    """The roofline under a deployment's cost model.
+
+    Raises:
+        TypeError: the model is of another kind.
+    """
+    whole = model.whole if isinstance(model, PipelinedCostModel) else model
+    if isinstance(whole, TypicalCostModel):
+        return whole.ideal
+    if isinstance(whole, StepCostModel):
+        return whole
+    raise TypeError("only models that a deployment builds have a roofline")

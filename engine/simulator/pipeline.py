@@ -117,13 +117,14 @@ class PipelinedCostModel:
 
     def cost(self, shapes: Sequence[SequenceShape]) -> PipelinedCost:
         """The price of one step over a batch of at least one sequence."""
-        return self._cost(self.step.measure(shapes), len(shapes))
+        return self.divide(self.step.measure(shapes), len(shapes))
 
     def cost_of(self, shape: StepShape) -> PipelinedCost:
         """The price of a step of that shape, all of whose sequences sample one position."""
-        return self._cost(shape, shape.sampled)
+        return self.divide(shape, shape.sampled)
 
-    def _cost(self, shape: StepShape, sequences: float) -> PipelinedCost:
+    def divide(self, shape: StepShape, sequences: float) -> PipelinedCost:
+        """The price of a step of that shape, over so many sequences."""
         parts = self.pipeline.microbatches(sequences)
         return PipelinedCost(self.whole.cost_of(divided(shape, parts)), parts, shape, self.pipeline)
 

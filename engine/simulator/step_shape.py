@@ -17,12 +17,19 @@ def scaled_shape(step: DecoderStep, groups: Sequence[tuple[float, int, int]]) ->
 
     Sequences may be a fraction, where a mean batch is priced: all counts are linear in them.
     """
+    return repeated_shape(
+        step, [(count, SequenceShape(prefix, new, True)) for count, prefix, new in groups]
+    )
+
+
+def repeated_shape(step: DecoderStep, groups: Sequence[tuple[float, SequenceShape]]) -> StepShape:
+    """A step in which each shape comes so many times, a fraction where a mean is meant."""
     tokens = sampled = 0.0
     work = [[0.0, 0.0, 0.0] for _ in step.measures]
-    for sequences, prefix, new in groups:
-        one = step.measure([SequenceShape(prefix, new, True)])
-        tokens += sequences * new
-        sampled += sequences
+    for sequences, shape in groups:
+        one = step.measure([shape])
+        tokens += sequences * one.tokens
+        sampled += sequences * one.sampled
         for total, each in zip(work, one.work, strict=True):
             for index, count in enumerate(each):
                 total[index] += sequences * count
