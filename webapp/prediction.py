@@ -1,8 +1,9 @@
-"""A roofline prediction beside every real step: this model, on this machine as calibrated.
+"""Predictions beside every real step: this model, on this machine as calibrated.
 
-FLOPs and bytes follow from the model alone. No time is predicted where nothing was measured:
-without a calibration, or with one of another device than the engine runs on, it is None. A
-prediction only describes: where it fails there is none, and the run goes on.
+FLOPs and bytes follow from the model alone. Two times are told apart: the ideal one of the
+roofline, and, once this lane itself was measured, the typical one. No time is predicted where
+nothing was measured: without a calibration, or with one of another device than the engine runs on,
+it is None. A prediction only describes: where it fails there is none, and the run goes on.
 """
 
 from __future__ import annotations
@@ -11,13 +12,12 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from inspect import signature
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import structlog
 
 from engine.catalog.attention import SlidingAttention
-from engine.catalog.hardware import HardwareSpec, get_hardware
+from engine.catalog.hardware import get_hardware
 from engine.catalog.models import ModelSpec
 from engine.catalog.this_machine import (
     Calibration,
@@ -28,24 +28,26 @@ from engine.catalog.this_machine import (
 from engine.errors import EngineError
 from engine.inference.messages import EngineInfo, LaneInfo
 from engine.scheduling.plan import SequenceShape
-from engine.simulator.step_cost import StepCostModel
+from engine.simulator.machine.ideal import LaneFormats, LaneRoofline
+from engine.simulator.machine.typical import (
+    NUMBER_FORMATS,
+    LaneTypical,
+    dense_spec,
+    fitted,
+    matching_lane,
+)
 
 log = structlog.get_logger("webapp.prediction")
 
 Shape = tuple[int, int, bool, int]
 """(prefix_tokens, new_tokens, samples, drafts), as the worker tells it."""
 
-NUMBER_FORMATS = {"float32": "fp32", "bfloat16": "bf16", "float16": "fp16"}
-"""The engine's names of dtypes, and the catalogue's."""
-
 
 class _Terms(NamedTuple):
-    """What a lane's steps are priced by: its formats by the catalogue's names, and how many
-    positions its cache lets a token see (None: all)."""
+    """What a lane's steps are priced by: its formats, and how many positions its cache lets a
+    token see (None: all)."""
 
-    weights: str
-    kv: str
-    activations: str
+    formats: LaneFormats
     visible: int | None
 
 
@@ -54,27 +56,43 @@ _REMEMBERED_STEPS = 512
 
 # Counts FLOPs and bytes, which no device changes; its times are never told.
 _ANY_HARDWARE = "h100-sxm"
-_DENSE_FIELDS = frozenset(signature(ModelSpec.dense).parameters)
+
+
+@dataclass(frozen=True, slots=True)
+class TypicalTime:
+    """Seconds of a step as this lane usually takes, and between which eight of ten runs lay.
+
+    ``between_s``: what the engine takes until the next step, which no event counts as the step's.
+    """
+
+    time_s: float
+    p10_s: float
+    p90_s: float
+    between_s: float
 
 
 @dataclass(frozen=True, slots=True)
 class StepPrediction:
-    """One step of a whole batch: FLOP, bytes moved, FLOP/byte; and, on a machine that has been
-    calibrated, seconds and what limits them."""
+    """One step of a whole batch: FLOP, bytes moved, FLOP/byte; on a machine that has been
+    calibrated the ideal seconds and what limits them; on a lane that was measured the typical
+    ones."""
 
     flops: float
     bytes: float
     intensity: float
     time_s: float | None = None
     bound: str | None = None
+    typical: TypicalTime | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class _Pricing:
-    """``calibrated``: the model's hardware is this machine, so its times mean something."""
+    """``calibrated``: the roofline is this machine's, so its times mean something. ``typical``:
+    None unless this lane was measured."""
 
-    model: StepCostModel
+    ideal: LaneRoofline
     calibrated: bool
+    typical: LaneTypical | None = None
 
 
 class StepPredictor:
@@ -129,10 +147,7 @@ class StepPredictor:
         if known is not None:
             self._steps.move_to_end(key)
             return known
-        cost = pricing.model.cost([SequenceShape(*shape) for shape in shapes])
-        prediction = StepPrediction(cost.flops, cost.bytes, cost.intensity)
-        if pricing.calibrated:
-            prediction = replace(prediction, time_s=cost.time, bound=cost.bound.value)
+        prediction = _price(pricing, [SequenceShape(*shape) for shape in shapes])
         self._steps[key] = prediction
         if len(self._steps) > _REMEMBERED_STEPS:
             self._steps.popitem(last=False)
@@ -170,81 +185,144 @@ class StepPredictor:
             spec = windowed(info, terms.visible)
             if spec is None:
                 return None
-            hardware = self._hardware(info)
-            model = StepCostModel(
-                spec,
-                hardware or get_hardware(_ANY_HARDWARE),
-                weights=terms.weights,
-                kv=terms.kv,
-                activations=terms.activations,
+            calibration = self._calibration_of(info)
+            hardware = (
+                get_hardware(_ANY_HARDWARE)
+                if calibration is None
+                else calibrated_hardware(calibration)
             )
+            ideal = LaneRoofline(spec, hardware, terms.formats)
+            typical = None if calibration is None else _typical(calibration, info, ideal)
         except EngineError as error:
-            log.warning("no_prediction", terms=tuple(terms), code=error.code, reason=error.message)
+            log.warning("no_prediction", terms=str(terms), code=error.code, reason=error.message)
             return None
         except Exception:
-            log.exception("prediction_failed", terms=tuple(terms))
+            log.exception("prediction_failed", terms=str(terms))
             return None
-        return _Pricing(model, calibrated=hardware is not None)
+        return _Pricing(ideal, calibration is not None, typical)
 
-    def _hardware(self, info: EngineInfo) -> HardwareSpec | None:
-        """This machine, if it has been calibrated on the device that the engine runs on."""
+    def _calibration_of(self, info: EngineInfo) -> Calibration | None:
+        """The calibration, if it is of the device that the engine runs on."""
         calibration = self._calibration
-        if calibration is None or not _same_device(info, calibration):
-            return None
-        return calibrated_hardware(calibration)
+        return calibration if calibration and _same_device(info, calibration) else None
 
 
-class RequestPrediction:
-    """Adds up one request's predicted steps to its TTFT and its ITLs.
+def _typical(calibration: Calibration, info: EngineInfo, ideal: LaneRoofline) -> LaneTypical | None:
+    lane = matching_lane(calibration, info.model, ideal.formats)
+    return None if lane is None else LaneTypical(ideal, fitted(calibration, lane))
 
-    Only computing is predicted: the time a request waits for its first step is not part of it.
-    """
+
+def _price(pricing: _Pricing, shapes: Sequence[SequenceShape]) -> StepPrediction:
+    shape = pricing.ideal.step.measure(shapes)
+    cost = pricing.ideal.cost_of(shape)
+    prediction = StepPrediction(cost.flops, cost.bytes, cost.intensity)
+    if not pricing.calibrated:
+        return prediction
+    prediction = replace(prediction, time_s=cost.time, bound=cost.bound.value)
+    if pricing.typical is None:
+        return prediction
+    typical = pricing.typical.cost_of(shape)
+    between = typical.parts.scheduler
+    step = typical.time - between
+    share = step / typical.time
+    times = TypicalTime(step, typical.p10 * share, typical.p90 * share, between)
+    return replace(prediction, typical=times)
+
+
+class _Gaps:
+    """One prediction of a request's steps, added up from token to token."""
 
     def __init__(self) -> None:
         self._known = True
         self._since_sample = 0.0
         self._gaps: list[float] = []
 
-    def add(self, samples: bool, prediction: StepPrediction | None) -> None:
-        """One more step of the request; ``samples`` if it produced a token of it."""
-        if prediction is None or prediction.time_s is None:
+    def add(self, samples: bool, seconds: float | None) -> None:
+        if seconds is None:
             self.miss()
             return
-        self._since_sample += prediction.time_s
+        self._since_sample += seconds
         if samples:
             self._gaps.append(self._since_sample)
             self._since_sample = 0.0
 
     def accept(self, drafts: int) -> None:
-        """The step just added gave so many tokens more: they came with it, in no time of theirs."""
         self._gaps += [0.0] * drafts
 
     def miss(self) -> None:
-        """A step of the request is not known, so neither are the sums."""
         self._known = False
 
     @property
     def ttft_ms(self) -> float | None:
-        """All steps up to the first token, in ms."""
         return self._gaps[0] * 1e3 if self._known and self._gaps else None
 
     @property
     def itl_ms(self) -> float | None:
-        """Mean over the gaps between tokens, in ms; those of accepted drafts are 0."""
         gaps = self._gaps[1:]
         return sum(gaps) / len(gaps) * 1e3 if self._known and gaps else None
 
 
+class RequestPrediction:
+    """Adds up one request's predicted steps to its TTFT and its ITLs, ideal and typical.
+
+    Only computing is predicted: the time a request waits for its first step is not part of it.
+    The typical times count what the engine does between two steps, but before the first.
+    """
+
+    def __init__(self) -> None:
+        self._ideal = _Gaps()
+        self._typical = _Gaps()
+        self._between = 0.0
+
+    def add(self, samples: bool, prediction: StepPrediction | None) -> None:
+        """One more step of the request; ``samples`` if it produced a token of it."""
+        typical = None if prediction is None else prediction.typical
+        self._ideal.add(samples, None if prediction is None else prediction.time_s)
+        self._typical.add(samples, None if typical is None else self._between + typical.time_s)
+        self._between = 0.0 if typical is None else typical.between_s
+
+    def accept(self, drafts: int) -> None:
+        """The step just added gave so many tokens more: they came with it, in no time of theirs."""
+        self._ideal.accept(drafts)
+        self._typical.accept(drafts)
+
+    def miss(self) -> None:
+        """A step of the request is not known, so neither are the sums."""
+        self._ideal.miss()
+        self._typical.miss()
+
+    @property
+    def ttft_ms(self) -> float | None:
+        """All steps up to the first token at the roofline, in ms."""
+        return self._ideal.ttft_ms
+
+    @property
+    def itl_ms(self) -> float | None:
+        """Mean over the gaps between tokens at the roofline, in ms; those of accepted drafts are
+        0."""
+        return self._ideal.itl_ms
+
+    @property
+    def typical_ttft_ms(self) -> float | None:
+        """As ``ttft_ms``, as long as it typically takes here."""
+        return self._typical.ttft_ms
+
+    @property
+    def typical_itl_ms(self) -> float | None:
+        """As ``itl_ms``, as long as it typically takes here."""
+        return self._typical.itl_ms
+
+
 def _terms(lane: LaneInfo) -> _Terms:
     visible = None if lane.window is None else lane.window + lane.sinks
-    return _Terms(lane.weight_format, lane.kv_format, NUMBER_FORMATS[lane.dtype], visible)
+    activations = NUMBER_FORMATS[lane.dtype]
+    formats = LaneFormats(lane.weight_format, lane.kv_format, activations, lane.native_rows)
+    return _Terms(formats, visible)
 
 
 def model_spec(info: EngineInfo) -> ModelSpec:
     """The running model as the catalogue would describe it."""
-    known: dict[str, Any] = {name: info.model[name] for name in _DENSE_FIELDS & info.model.keys()}
-    known.setdefault("id", info.model_name)
-    return ModelSpec.dense(**known)
+    return dense_spec(info.model, info.model_name)
 
 
 def windowed(info: EngineInfo, visible: int | None) -> ModelSpec | None:

@@ -7,14 +7,15 @@ import logging
 import os
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import cast
 
 from platformdirs import user_state_path
 
 from engine.catalog.device import FALLBACKS, HardwareSpec
+from engine.catalog.json_values import as_list, as_number, as_numbers, as_object, as_text
+from engine.catalog.lane_calibration import LaneCalibration, lane_from_json, lane_to_json
 from engine.errors import FileFormatError
 
 THIS_MACHINE_ID = "this-machine"
@@ -39,7 +40,8 @@ class Calibration:
     ``bandwidth_bytes_per_s`` is a read of memory much larger than the caches; ``flops_per_s`` are
     matrix products by format ("fp32", "bf16", "int8"); ``spread`` gives, by measurement, the
     largest minus the smallest run over the median. ``device_kind`` is "cpu" or "cuda"; ``date``
-    is ISO 8601.
+    is ISO 8601. ``lanes`` are what was measured of the engine itself, which takes longer and is
+    done by hand.
     """
 
     bandwidth_bytes_per_s: float
@@ -51,6 +53,29 @@ class Calibration:
     threads: int
     date: str
     spread: Mapping[str, float] = field(default_factory=lambda: MappingProxyType[str, float]({}))
+    lanes: tuple[LaneCalibration, ...] = ()
+
+    def with_lane(self, lane: LaneCalibration) -> Calibration:
+        """With this lane in place of what was known of the same lane of the same model."""
+        others = [
+            known for known in self.lanes if (known.lane, known.model) != (lane.lane, lane.model)
+        ]
+        return replace(self, lanes=(*others, lane))
+
+    def with_best_rates(self, other: Calibration) -> Calibration:
+        """With the higher of two measurements of each rate, and that one's spread."""
+        mine, theirs = self.flops_per_s, other.flops_per_s
+        spread = dict(self.spread)
+        rates = dict(mine)
+        for name, rate in theirs.items():
+            if rate > mine.get(name, 0.0):
+                rates[name] = rate
+                spread[name] = other.spread.get(name, 0.0)
+        bandwidth = self.bandwidth_bytes_per_s
+        if other.bandwidth_bytes_per_s > bandwidth:
+            bandwidth = other.bandwidth_bytes_per_s
+            spread["bandwidth"] = other.spread.get("bandwidth", 0.0)
+        return replace(self, bandwidth_bytes_per_s=bandwidth, flops_per_s=rates, spread=spread)
 
     def __post_init__(self) -> None:
         numbers = (self.bandwidth_bytes_per_s, self.memory_bytes, *self.flops_per_s.values())
@@ -79,6 +104,7 @@ def save_calibration(calibration: Calibration) -> Path:
         values[item.name] = getattr(calibration, item.name)
     values["flops_per_s"] = dict(calibration.flops_per_s)
     values["spread"] = dict(calibration.spread)
+    values["lanes"] = [lane_to_json(lane) for lane in calibration.lanes]
     # A reader never sees half a file: write beside it, then rename.
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".calibration-")
     try:
@@ -112,41 +138,22 @@ def load_calibration() -> Calibration | None:
 
 
 def _from_json(values: object) -> Calibration:
-    if not isinstance(values, dict):
-        raise TypeError("a calibration is an object")
-    entry = cast("dict[str, object]", values)
+    entry = as_object(values)
     if entry.get("version") != _FORMAT_VERSION:
         raise ValueError("another version of the calibration file")
     return Calibration(
-        bandwidth_bytes_per_s=_number(entry["bandwidth_bytes_per_s"]),
-        flops_per_s=_numbers(entry["flops_per_s"]),
-        memory_bytes=int(_number(entry["memory_bytes"])),
-        device_name=_text(entry["device_name"]),
-        device_kind=_text(entry["device_kind"]),
-        torch_version=_text(entry["torch_version"]),
-        threads=int(_number(entry["threads"])),
-        date=_text(entry["date"]),
-        spread=_numbers(entry["spread"]),
+        bandwidth_bytes_per_s=as_number(entry["bandwidth_bytes_per_s"]),
+        flops_per_s=as_numbers(entry["flops_per_s"]),
+        memory_bytes=int(as_number(entry["memory_bytes"])),
+        device_name=as_text(entry["device_name"]),
+        device_kind=as_text(entry["device_kind"]),
+        torch_version=as_text(entry["torch_version"]),
+        threads=int(as_number(entry["threads"])),
+        date=as_text(entry["date"]),
+        spread=as_numbers(entry["spread"]),
+        # Files from before lanes were measured have none.
+        lanes=tuple(lane_from_json(lane) for lane in as_list(entry.get("lanes", []))),
     )
-
-
-def _text(value: object) -> str:
-    if not isinstance(value, str):
-        raise TypeError("a text was expected")
-    return value
-
-
-def _number(value: object) -> float:
-    if not isinstance(value, int | float) or isinstance(value, bool):
-        raise TypeError("a number was expected")
-    return value
-
-
-def _numbers(value: object) -> Mapping[str, float]:
-    if not isinstance(value, dict):
-        raise TypeError("an object was expected")
-    entries = cast("dict[str, object]", value)
-    return MappingProxyType({key: _number(item) for key, item in entries.items()})
 
 
 def this_machine() -> HardwareSpec | None:

@@ -1,12 +1,18 @@
-"""``python -m engine calibrate``: measure this machine and make it an entry of the catalogue."""
+"""``python -m engine calibrate``: measure this machine and make it an entry of the catalogue.
+
+With ``--lanes`` the engine itself is measured as well, lane by lane, which takes a minute or two.
+"""
 
 from __future__ import annotations
 
 import json
+import statistics
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
 
+from engine.catalog.lane_calibration import LaneCalibration
 from engine.catalog.this_machine import Calibration, calibration_path
 from engine.catalog.units import bytes_label, si_label, significant
 from engine.errors import EngineError
@@ -14,16 +20,23 @@ from engine.errors import EngineError
 
 def calibrate(
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    lanes: Annotated[
+        bool, typer.Option("--lanes", help="Measure the engine too, in five formats of weights.")
+    ] = False,
+    lane: Annotated[
+        list[str] | None, typer.Option(help="Measure this lane, such as int4-g32-awq; repeatable.")
+    ] = None,
+    model: Annotated[
+        str, typer.Option(help="For lanes: auto, tiny, a GGUF file or a model folder.")
+    ] = "auto",
     as_json: Annotated[bool, typer.Option("--json", help="One JSON document.")] = False,
 ) -> None:
     """Measure read bandwidth and FLOP/s here, in seconds, and keep them for predictions."""
-    # Imported here: torch takes a second to load, and --help should not wait for it.
-    from engine.inference.calibration import calibrate_now
-
     try:
-        calibration = calibrate_now(device)
+        calibration = _measure(device, lane or [], model, every_lane=lanes)
     except EngineError as error:
-        raise typer.BadParameter(error.message, param_hint="--device") from error
+        field = {"weights": "lane", "kv_cache": "lane", "model": "model"}.get(error.field or "")
+        raise typer.BadParameter(error.message, param_hint=f"--{field or 'device'}") from error
     except OSError as error:
         typer.echo(f"the result cannot be kept: {error.strerror}; set FIRSTTOKEN_STATE", err=True)
         raise typer.Exit(1) from error
@@ -34,6 +47,20 @@ def calibrate(
     typer.echo(
         json.dumps(_document(calibration), indent=2) if as_json else _for_people(calibration)
     )
+
+
+def _measure(device: str, lanes: Sequence[str], model: str, *, every_lane: bool) -> Calibration:
+    # Imported here: torch takes a second to load, and --help should not wait for it.
+    from engine.inference.calibration import calibrate_now, ensure_calibrated
+    from engine.inference.lane_calibration import calibrate_lanes, offered_lanes
+    from engine.inference.options import EngineOptions
+
+    options = EngineOptions(model=model, device=device)
+    names = [*lanes, *(offered_lanes(options) if every_lane else ())]
+    if not names:
+        return calibrate_now(device)
+    calibration = ensure_calibrated(device)
+    return calibrate_lanes(names, options, calibration, lambda line: typer.echo(line, err=True))
 
 
 def ridge_points(calibration: Calibration) -> dict[str, float]:
@@ -65,8 +92,25 @@ def _document(calibration: Calibration) -> dict[str, object]:
         "ridge_points": {
             name: measured(ridge, "FLOP/B") for name, ridge in ridge_points(calibration).items()
         },
+        "lanes": [
+            {
+                "lane": lane.lane,
+                "model": lane.model.get("id"),
+                "date": lane.date,
+                "native_rows": lane.native_rows,
+                "steps": len(lane.steps),
+                "batch_1_decode": measured(_decode_seconds(lane), "s"),
+            }
+            for lane in calibration.lanes
+        ],
         "path": str(calibration_path()),
     }
+
+
+def _decode_seconds(lane: LaneCalibration) -> float:
+    """The median of a decode step of one sequence over the shortest context that was measured."""
+    alone = [step for step in lane.steps if step.rows == 1]
+    return statistics.median(min(alone, key=lambda step: step.prefix_tokens).seconds)
 
 
 def _for_people(calibration: Calibration) -> str:
@@ -101,7 +145,18 @@ def _for_people(calibration: Calibration) -> str:
         f"{bytes_label(calibration.memory_bytes)} of memory, torch {calibration.torch_version}\n\n"
         f"{table}\n\n"
         "Spread is the fastest minus the slowest run, over the median.\n"
+        f"{_lanes_for_people(calibration)}\n"
         f"Kept in {calibration_path()}; the catalogue now lists this machine."
+    )
+
+
+def _lanes_for_people(calibration: Calibration) -> str:
+    if not calibration.lanes:
+        return "Predictions are ideal; calibrate --lanes measures what is typical as well."
+    return "\n".join(
+        f"{lane.lane} of {lane.model.get('id')}: typical predictions, from {len(lane.steps)} kinds "
+        f"of steps on {lane.date}; one sequence decodes in {_decode_seconds(lane) * 1e3:.1f} ms"
+        for lane in calibration.lanes
     )
 
 

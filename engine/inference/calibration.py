@@ -13,13 +13,14 @@ import os
 import statistics
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 import torch
 from filelock import FileLock
 
+from engine.catalog.lane_calibration import LaneCalibration
 from engine.catalog.this_machine import (
     Calibration,
     load_calibration,
@@ -161,14 +162,31 @@ def calibrate_now(device: str = "auto") -> Calibration:
         return _measure_and_save(opened)
 
 
+def save_with_lane(calibration: Calibration, lane: LaneCalibration) -> Calibration:
+    """Keep a calibration with a further lane, and with those that are known of the same device.
+
+    Raises:
+        OSError: the state folder cannot be written.
+    """
+    with _calibration_lock():
+        whole = _with_known_lanes(calibration).with_lane(lane)
+        save_calibration(whole)
+        return whole
+
+
 def describes(calibration: Calibration, device: Device) -> bool:
     """Whether a calibration was made on this device, with this torch and as many threads."""
+    now = (device.kind, device.name, torch.__version__, device.threads)
+    return _device_of(calibration) == now
+
+
+def _device_of(calibration: Calibration) -> tuple[str, str, str, int]:
     return (
         calibration.device_kind,
         calibration.device_name,
         calibration.torch_version,
         calibration.threads,
-    ) == (device.kind, device.name, torch.__version__, device.threads)
+    )
 
 
 def _calibration_lock() -> FileLock:
@@ -185,9 +203,17 @@ def _measure_and_save(device: Device) -> Calibration:
             "than it is; calibrate again when it is quiet",
             load,
         )
-    measured = measure_machine(device)
+    measured = _with_known_lanes(measure_machine(device))
     save_calibration(measured)
     return measured
+
+
+def _with_known_lanes(measured: Calibration) -> Calibration:
+    """With the lanes that were measured on the same device before: that is done by hand."""
+    saved = _load_readable()
+    if saved is None or _device_of(saved) != _device_of(measured):
+        return measured
+    return replace(measured, lanes=saved.lanes)
 
 
 def _load_readable() -> Calibration | None:

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from engine.errors import EngineError, InvalidRequest, QueueFull
 from engine.inference.held_requests import HeldRequests
 from engine.inference.lane_orders import LaneOrder, OpeningStage, Report, no_report
-from engine.inference.lane_set import Knobs, LaneSet, changed
+from engine.inference.lane_set import Knobs, Lane, LaneSet, changed
 from engine.inference.lane_settings import LaneSettings
 from engine.inference.lanes import OpenedLane
 from engine.inference.loading import LoadedModel
@@ -246,6 +246,13 @@ class Engine:
     def has_work(self) -> bool:
         return any(lane.loop.has_work for lane in self._lanes)
 
+    def _tell_native(self, lane: Lane) -> None:
+        """Tell once that steps of the lane run natively from now on: predictions depend on it."""
+        rows = lane.opened.executor.native_rows
+        if rows != lane.native_rows:
+            lane.native_rows = rows
+            self._emit(self.info)
+
     def step(self) -> bool:
         """Run one step of the next lane that has work; False if none has.
 
@@ -257,6 +264,7 @@ class Engine:
             index = (self._turn + offset) % len(lanes)
             if lanes[index].loop.has_work:
                 self._turn = index + 1
+                self._tell_native(lanes[index])
                 stepped = lanes[index].loop.step()
                 lanes[index].teller.tell_positions(lanes[index].loop.scheduler.waiting)
                 return stepped

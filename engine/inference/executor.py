@@ -101,6 +101,11 @@ class TorchExecutor:
         return self._cache.bytes_per_token
 
     @property
+    def native_rows(self) -> int:
+        """Tokens of a step up to which it runs natively; 0 as long as none does."""
+        return self._native.max_rows
+
+    @property
     def dtype(self) -> str:
         """``float32`` or ``bfloat16``."""
         return str(self._transformer.dtype).removeprefix("torch.")

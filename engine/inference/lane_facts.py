@@ -28,6 +28,7 @@ def lane_info(opened: OpenedLane, *, on_demand: bool) -> LaneInfo:
         kv_block_tokens=executor.block_size,
         window=settings.kv.window,
         sinks=settings.kv.sinks,
+        native_rows=executor.native_rows,
     )
 
 

@@ -29,13 +29,15 @@ MAX_LANES_ON_DEMAND = 4
 
 @dataclass(slots=True)
 class Lane:
-    """One lane at work. ``last_used`` orders lanes by the last request that came."""
+    """One lane at work. ``last_used`` orders lanes by the last request that came. ``native_rows``
+    as they were last told: they change once, when the native library has been built."""
 
     loop: SchedulingLoop
     teller: Teller
     opened: OpenedLane
     on_demand: bool
     last_used: int = 0
+    native_rows: int = 0
 
     @property
     def info(self) -> LaneInfo:
@@ -170,7 +172,7 @@ class LaneSet:
         drafters = executor.make_drafters()
         loop = SchedulingLoop(scheduler, executor, WallClock(), teller.tell, drafters)
         teller.attach(loop.finish)
-        lane = Lane(loop, teller, opened, on_demand)
+        lane = Lane(loop, teller, opened, on_demand, native_rows=executor.native_rows)
         if knobs.usable_blocks is not None:
             self._obey(lane)
         return lane

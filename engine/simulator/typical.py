@@ -27,6 +27,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from engine.catalog.device import HardwareSpec, Interconnect
 from engine.catalog.hardware import get_hardware
@@ -49,6 +50,19 @@ from engine.simulator.step_terms import StepTerms
 __all__ = ["Estimate", "TypicalCost", "TypicalCostModel", "TypicalResult", "interval", "typical"]
 
 
+class IdealModel(Protocol):
+    """Prices steps at the roofline."""
+
+    def cost_of(self, shape: StepShape) -> StepCost: ...
+
+
+class KnowsIdeal(Protocol):
+    """A model of typical times with the roofline of the same steps."""
+
+    @property
+    def ideal(self) -> IdealModel: ...
+
+
 @dataclass(frozen=True, slots=True)
 class TypicalCost:
     """The price of a step: ``parts`` of its ``time`` in seconds, and its shape.
@@ -60,7 +74,7 @@ class TypicalCost:
     time: float
     parts: Parts[float]
     shape: StepShape
-    _model: TypicalCostModel
+    _model: KnowsIdeal
 
     @property
     def ideal(self) -> StepCost:

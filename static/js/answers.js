@@ -17,11 +17,14 @@ function showBig(card, ms) {
   setText(card.querySelector("[data-unit]"), unit);
 }
 
-/** How a measured time stands to its prediction, in words. `early`: no step has ended yet;
- * `text`: how the prediction is told. */
-function compare(measured, predicted, early, text = "predicted.value") {
+/** How a measured time stands to its prediction, in words: to the typical time where that is known,
+ * else to the ideal one. `early`: no step has ended yet; `waited`: measured is without a wait. */
+function compare(measured, { ideal, typical }, early, waited = false) {
+  const predicted = typical ?? ideal;
   if (predicted === null) return t(early ? "predicted.wait" : "predicted.none");
-  const value = t(text, { value: time(predicted) });
+  const kind = typical === null ? "ideal" : "typical";
+  const values = { value: time(predicted), ideal: ideal === null ? "—" : time(ideal) };
+  const value = t(`predicted.${kind}${waited ? ".noWait" : ""}`, values);
   if (measured === null) return value;
   const ratio = measured / predicted;
   if (ratio >= 2) return `${value} · ${t("predicted.times", { ratio: times(ratio) })}`;
@@ -29,6 +32,12 @@ function compare(measured, predicted, early, text = "predicted.value") {
   if (Math.abs(ratio - 1) < 0.01) return `${value} · ${t("predicted.same")}`;
   return `${value} · ${t(ratio > 1 ? "predicted.more" : "predicted.less", { share })}`;
 }
+
+/** Both predictions of what `of` adds up. */
+const predictions = (run, of) => ({
+  ideal: run ? of(run, "ideal") : null,
+  typical: run ? of(run, "typical") : null,
+});
 
 /** FLOPs, bytes and seconds of some steps together; null where the cost of one is not known. */
 function total(steps) {
@@ -88,10 +97,10 @@ function ttftSentences(run, measured, facts) {
 
 /** Only computing is predicted, so a run that waited for others is compared without its wait. */
 function compareTtft(run, measured) {
-  const predicted = run ? predictedTtft(run) : null;
+  const predicted = predictions(run, predictedTtft);
   const wait = measured === null ? 0 : waiting(run, measured);
   if (!isLong(wait, measured)) return compare(measured, predicted, !run?.steps.length);
-  return compare(measured - wait, predicted, false, "predicted.noWait");
+  return compare(measured - wait, predicted, false, true);
 }
 
 function paintTtft(card, { run, facts }) {
@@ -190,7 +199,7 @@ function paintItl(card, { run }) {
   );
   setText(
     card.querySelector("[data-predicted]"),
-    compare(middle, run ? predictedItl(run) : null, !run || phases(run).decode.length === 0),
+    compare(middle, predictions(run, predictedItl), !run || phases(run).decode.length === 0),
   );
   paintSpread(card, values, middle, run?.drafted);
   if (middle !== null) write(card.querySelector("[data-why]"), itlSentences(run));

@@ -113,12 +113,22 @@ export const ttft = (run) => run.done?.ttft_ms ?? run.tokens[0]?.time_ms ?? null
 export const gaps = (run) =>
   run.tokens.map((token) => token.itl_ms).filter((value) => value !== null);
 
+/** The two predictions of a step in ms, null where there is none: at the roofline, and as its lane
+ * usually takes once that was measured. */
+const PREDICTIONS = {
+  ideal: { step: (step) => step.predicted_ms ?? null, done: "predicted" },
+  typical: { step: (step) => step.typical_ms ?? null, done: "typical" },
+};
+
+/** What a step was expected to take, in ms: typically if that is known, else at the roofline. */
+export const expected = (step) => PREDICTIONS.typical.step(step) ?? PREDICTIONS.ideal.step(step);
+
 /** Predicted TTFT in ms: the steps up to the first token; null where a part is unknown. */
-export function predictedTtft(run) {
-  if (run.done?.predicted_ttft_ms) return run.done.predicted_ttft_ms;
-  const steps = phases(run).prefill;
-  if (!steps.length || steps.some((step) => step.predicted_ms === null)) return null;
-  return sum(steps.map((step) => step.predicted_ms));
+export function predictedTtft(run, kind) {
+  const told = run.done?.[`${PREDICTIONS[kind].done}_ttft_ms`];
+  if (told) return told;
+  const times = phases(run).prefill.map(PREDICTIONS[kind].step);
+  return times.length && !times.includes(null) ? sum(times) : null;
 }
 
 /**
@@ -132,19 +142,18 @@ export function usualGap(run) {
 }
 
 /** The predicted steps after the first token, shared out among the tokens that they gave. */
-function predictedMean(run) {
-  if (run.done) return run.done.predicted_itl_ms;
-  const steps = phases(run).decode;
+function predictedMean(run, kind) {
+  if (run.done) return run.done[`${PREDICTIONS[kind].done}_itl_ms`] ?? null;
+  const times = phases(run).decode.map(PREDICTIONS[kind].step);
   const count = gaps(run).length;
-  if (!count || run.dropped || steps.some((step) => step.predicted_ms === null)) return null;
-  return sum(steps.map((step) => step.predicted_ms)) / count;
+  return count && !run.dropped && !times.includes(null) ? sum(times) / count : null;
 }
 
 /** Predicted ITL in ms: of the median decode step, or a mean where the measured one is a mean. */
-export function predictedItl(run) {
-  if (run.drafted) return predictedMean(run);
-  const steps = phases(run).decode.filter((step) => step.predicted_ms !== null);
-  return median(steps.map((step) => step.predicted_ms));
+export function predictedItl(run, kind) {
+  if (run.drafted) return predictedMean(run, kind);
+  const times = phases(run).decode.map(PREDICTIONS[kind].step);
+  return median(times.filter((value) => value !== null));
 }
 
 /** Prompt tokens that are in the cache, and answer tokens that are. */

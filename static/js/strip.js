@@ -1,7 +1,7 @@
 // The run in time, to scale: one SVG whose user unit is a millisecond, labels in HTML beside it.
 
 import { median, setText, sum, svg } from "./dom.js";
-import { isOver, pauseBefore, pauses, phases, ttft } from "./run.js";
+import { expected, isOver, pauseBefore, pauses, phases, ttft } from "./run.js";
 import { changed, select, store } from "./store.js";
 import { sentences, t, time, visible, whole } from "./texts.js";
 
@@ -82,8 +82,9 @@ class Drawing {
         svg("rect", { class: "mates", x: first.start_ms, y: MATES.top, width, height: MATES.height }),
       );
     }
-    if (steps.some((step) => step.predicted_ms === null)) return;
-    this.predict(first.phase, sum(steps.map((step) => step.predicted_ms)));
+    const times = steps.map(expected);
+    if (times.includes(null)) return;
+    this.predict(first.phase, sum(times));
   }
 
   /** Predicted steps stand end to end from the first one's start: a run without pauses. */
@@ -142,8 +143,9 @@ function readout(run, index) {
       start: time(step.start_ms),
     }),
   ];
-  if (step.predicted_ms !== null) {
-    parts.push(t("strip.step.predicted", { time: time(step.predicted_ms) }));
+  if (expected(step) !== null) {
+    const kind = (step.typical_ms ?? null) === null ? "ideal" : "typical";
+    parts.push(t(`strip.step.${kind}`, { time: time(expected(step)) }));
   }
   parts.push(t("strip.step.tokens", { n: step.tokens }), t("strip.step.batch", { n: step.batch }));
   const token = run.tokens[step.token];

@@ -21,7 +21,7 @@ function row(step, index) {
     whole(step.batch),
     whole(step.tokens),
     time(step.time_ms),
-    step.predicted_ms === null ? "—" : time(step.predicted_ms),
+    ...[step.typical_ms, step.predicted_ms].map((ms) => ((ms ?? null) === null ? "—" : time(ms))),
     known ? significant(step.intensity) : "—",
     known ? rate(step.flops / step.time) : "—",
     known ? bandwidth(step.bytes / step.time) : "—",

@@ -127,7 +127,7 @@ def test_the_calibration_that_was_checked_is_the_one_that_is_used(clock: Clock) 
     assert other_dtype.time_s < expected
 
 
-@pytest.mark.parametrize("where", ["StepCostModel", "StepCostModel.cost"])
+@pytest.mark.parametrize("where", ["LaneRoofline", "LaneRoofline.cost_of"])
 def test_a_failure_is_no_prediction_and_one_line(
     clock: Clock, monkeypatch: pytest.MonkeyPatch, where: str
 ) -> None:

@@ -118,12 +118,8 @@ class Generation:
             case Preempted():
                 await self._put(translate.preempted_event(event))
             case Done():
-                prediction = self._predictions[event.sample]
-                await self._put(
-                    translate.done_event(
-                        event, prediction.ttft_ms, prediction.itl_ms, self._steps_dropped
-                    )
-                )
+                predicted = self._predictions[event.sample]
+                await self._put(translate.done_event(event, predicted, self._steps_dropped))
             case Failed():
                 await self._put(translate.error_event(event))
             case _:

@@ -18,7 +18,7 @@ from engine.inference.messages import (
     Step,
     Token,
 )
-from webapp.prediction import StepPrediction
+from webapp.prediction import RequestPrediction, StepPrediction
 from webapp.schemas.engine import LaneDocument
 from webapp.schemas.live_events import (
     AcceptedEvent,
@@ -98,6 +98,7 @@ def step_event(
 ) -> StepEvent:
     """``flops`` and ``bytes`` are those of the whole step, that is of every request in it."""
     predicted_s = None if prediction is None else prediction.time_s
+    typical = None if prediction is None else prediction.typical
     return StepEvent(
         step=message.step,
         phase=message.phase,
@@ -110,6 +111,9 @@ def step_event(
         stages_ms={stage: finite(ms) for stage, ms in message.stages_ms.items()},
         predicted_ms=None if predicted_s is None else predicted_s * 1e3,
         predicted_time=predicted_s,
+        typical_ms=None if typical is None else typical.time_s * 1e3,
+        typical_p10_ms=None if typical is None else typical.p10_s * 1e3,
+        typical_p90_ms=None if typical is None else typical.p90_s * 1e3,
         flops=None if prediction is None else prediction.flops,
         bytes=None if prediction is None else prediction.bytes,
         intensity=None if prediction is None else prediction.intensity,
@@ -154,12 +158,7 @@ def preempted_event(message: Preempted) -> PreemptedEvent:
     return PreemptedEvent(lost_tokens=message.lost_tokens, sample=message.sample)
 
 
-def done_event(
-    message: Done,
-    predicted_ttft_ms: float | None,
-    predicted_itl_ms: float | None,
-    steps_dropped: int,
-) -> DoneEvent:
+def done_event(message: Done, predicted: RequestPrediction, steps_dropped: int) -> DoneEvent:
     """The end, with usage and with the sums of the predicted steps in ms."""
     return DoneEvent(
         finish_reason=message.finish_reason,
@@ -172,9 +171,11 @@ def done_event(
             accepted_tokens=message.accepted_tokens,
         ),
         ttft_ms=finite(message.ttft_ms),
-        predicted_ttft_ms=predicted_ttft_ms,
+        predicted_ttft_ms=predicted.ttft_ms,
+        typical_ttft_ms=predicted.typical_ttft_ms,
         itl_ms=[ms for ms in message.itl_ms if math.isfinite(ms)],
-        predicted_itl_ms=predicted_itl_ms,
+        predicted_itl_ms=predicted.itl_ms,
+        typical_itl_ms=predicted.typical_itl_ms,
         tail=message.tail,
         text=message.text,
         steps_dropped=steps_dropped,

@@ -215,8 +215,12 @@ SCRIPT_TEXTS: dict[str, str | _Plural] = {
     "itl.spread.titleMean": _N(
         "All {n} gaps between tokens on a line from 0 to {max}; the mean is {usual}."
     ),
-    "predicted.value": _N("predicted {value}"),
-    "predicted.noWait": _N("predicted {value} without the wait"),
+    "predicted.ideal": _N("predicted {value}, ideal"),
+    "predicted.ideal.noWait": _N("predicted {value} without the wait, ideal"),
+    "predicted.typical": _N("predicted {value}, typical here (ideal {ideal})"),
+    "predicted.typical.noWait": _N(
+        "predicted {value} without the wait, typical here (ideal {ideal})"
+    ),
     "predicted.wait": _N("predicted —"),
     "predicted.more": _N("measured is {share} more"),
     "predicted.less": _N("measured is {share} less"),
@@ -235,7 +239,8 @@ SCRIPT_TEXTS: dict[str, str | _Plural] = {
     "strip.step": _N("step {n} of {total}: {phase}, measured {time}, begun at {start}"),
     "strip.step.tokens": _P("{n} token in the step", "{n} tokens in the step"),
     "strip.step.batch": _P("one prompt", "{n} prompts"),
-    "strip.step.predicted": _N("predicted {time}"),
+    "strip.step.ideal": _N("predicted {time}, ideal"),
+    "strip.step.typical": _N("predicted {time}, typical"),
     "strip.step.token": _N("gave {piece}"),
     "strip.empty": _N("no steps yet"),
     # others in the batch

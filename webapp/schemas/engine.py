@@ -25,6 +25,7 @@ class LaneDocument(OutputModel):
     kv_block_tokens: int
     window: int | None = Field(description="Last positions that a token sees; null: all.")
     sinks: int = Field(description="First positions that it sees beyond them.")
+    native_rows: int = Field(description="Steps of at most so many tokens run natively.")
 
 
 class EngineInfoDocument(OutputModel):

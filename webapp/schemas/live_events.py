@@ -2,7 +2,8 @@
 
 ``*_ms`` are milliseconds, ``time`` and ``predicted_time`` seconds. Without a note a number is
 measured; ``predicted_*``, ``flops``, ``bytes``, ``intensity`` and ``bound`` come from the roofline
-model and are null where this machine has not been calibrated.
+model, ``typical_*`` from what was measured of the lane. Times are null where this machine, or the
+lane, has not been calibrated.
 """
 
 from __future__ import annotations
@@ -84,6 +85,9 @@ class StepEvent(OutputModel):
     stages_ms: dict[str, float | None]
     predicted_ms: float | None
     predicted_time: float | None
+    typical_ms: float | None
+    typical_p10_ms: float | None
+    typical_p90_ms: float | None
     flops: float | None
     bytes: float | None
     intensity: float | None
@@ -154,8 +158,10 @@ class DoneEvent(OutputModel):
     usage: Usage
     ttft_ms: float | None
     predicted_ttft_ms: float | None
+    typical_ttft_ms: float | None
     itl_ms: list[float]
     predicted_itl_ms: float | None
+    typical_itl_ms: float | None
     tail: str
     text: str
     steps_dropped: int

@@ -16,7 +16,7 @@ from engine.errors import InvalidRequest
 from engine.inference.kv_cache.vocabulary import KVCache
 from engine.inference.model.transformer import Transformer
 from engine.inference.native.build import NativeUnavailable, build, find, load, writable_folder
-from engine.inference.native.decoder import NativeDecoder
+from engine.inference.native.decoder import MAX_ROWS, NativeDecoder
 from engine.inference.native.weights import unsupported
 from engine.scheduling.plan import StepPlan
 
@@ -63,6 +63,11 @@ class NativeSteps:
         step. Decoders of one transformer share them."""
         return 0 if self._decoder is None else self._decoder.nbytes
 
+    @property
+    def max_rows(self) -> int:
+        """Tokens of a step up to which it runs natively; 0 as long as none does."""
+        return 0 if self._decoder is None else MAX_ROWS
+
     def taking(self, plan: StepPlan) -> NativeDecoder | None:
         """Who runs this step natively; None where torch is to do it."""
         decoder = self._decoder
@@ -104,3 +109,8 @@ class _Library:
 
 
 _LIBRARY = _Library()
+
+
+def wait_for_library() -> ctypes.CDLL | None:
+    """Find or build the library now, for those who rather wait for it; None where there is none."""
+    return None if os.environ.get(MODE, "auto") == "off" else _LIBRARY.get()

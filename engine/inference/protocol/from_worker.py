@@ -19,7 +19,8 @@ class LaneInfo:
     ``weights`` and ``kv_cache`` the formats' names. ``weight_format`` and ``kv_format`` are the
     catalogue's names of them. ``on_demand``: opened because a request asked for it, and closed
     again when others need the room. A token sees the last ``window`` positions and the first
-    ``sinks``, with None all before it.
+    ``sinks``, with None all before it. Steps of at most ``native_rows`` tokens run natively; 0
+    where none does (yet).
     """
 
     name: str
@@ -36,11 +37,13 @@ class LaneInfo:
     kv_block_tokens: int
     window: int | None = None
     sinks: int = 0
+    native_rows: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class EngineInfo(Message):
-    """Sent when the worker is ready, and again whenever a lane or a knob has changed.
+    """Sent when the worker is ready, and again whenever a lane or a knob has changed, a lane also
+    by running natively from now on.
 
     ``model`` holds the architecture under the names of the catalogue's ``ModelSpec``;
     ``provenance`` says where the weights came from; ``random_weights`` marks the last resort.

@@ -18,7 +18,15 @@ from webapp.rendering import ROOT
 MessageId = str | tuple[str, ...]
 PO_FILE = LOCALE_DIR / "zh_Hans" / "LC_MESSAGES" / "messages.po"
 BLANK = re.compile(r"\{\w+\}|%\(\w+\)s|</?b[^>]*>")
-CHOSEN_AT_RUN_TIME = ("done.", "error.", "notice.", "prefill.", "decode.")
+CHOSEN_AT_RUN_TIME = (
+    "done.",
+    "error.",
+    "notice.",
+    "prefill.",
+    "decode.",
+    "predicted.",
+    "strip.step.",
+)
 
 
 def source_messages() -> set[MessageId]:

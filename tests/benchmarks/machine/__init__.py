@@ -1,0 +1,1 @@
+"""Predictions for this machine beside what the real engine takes, cell by cell."""
