@@ -103,7 +103,7 @@ class TorchExecutor:
     @property
     def native_rows(self) -> int:
         """Tokens of a step up to which it runs natively; 0 as long as none does."""
-        return self._native.max_rows
+        return self._model.native_rows
 
     @property
     def dtype(self) -> str:

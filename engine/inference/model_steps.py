@@ -54,6 +54,11 @@ class ModelSteps:
         """Bytes that the weights take in memory, in all forms in which they are there."""
         return self.transformer.weights.nbytes + self._native.nbytes
 
+    @property
+    def native_rows(self) -> int:
+        """Tokens of a step up to which it runs natively; 0 as long as none does."""
+        return self._native.max_rows
+
     def logits(self, plan: StepPlan, num_layers: int | None = None) -> StepLogits:
         """Run a step: store its keys and values, and give the logits of the rows that sample.
 

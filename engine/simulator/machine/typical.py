@@ -23,7 +23,6 @@ from engine.catalog.models import ModelSpec
 from engine.catalog.this_machine import Calibration, calibrated_hardware
 from engine.scheduling.plan import SequenceShape
 from engine.simulator.decoder_step import DecoderStep, StepShape
-from engine.simulator.layout import ONE_DEVICE
 from engine.simulator.machine.curves import (
     LaneCurves,
     fit_lane,
@@ -57,7 +56,7 @@ class LaneTypical:
     def __init__(self, ideal: LaneRoofline, curves: LaneCurves) -> None:
         self.ideal = ideal
         self.curves = curves
-        self._terms = StepTerms(ideal.step, ONE_DEVICE)
+        self._terms = StepTerms(ideal.step)
 
     @property
     def model(self) -> ModelSpec:
@@ -131,5 +130,5 @@ def fitted(calibration: Calibration, lane: LaneCalibration) -> LaneCurves:
     roofline = LaneRoofline(
         dense_spec(lane.model), calibrated_hardware(calibration), formats_of(lane)
     )
-    terms = StepTerms(roofline.step, ONE_DEVICE)
+    terms = StepTerms(roofline.step)
     return fit_lane(lane, lambda shapes: terms.of(roofline.step.measure(shapes)))

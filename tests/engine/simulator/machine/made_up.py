@@ -6,7 +6,6 @@ from collections.abc import Mapping
 
 from engine.catalog.lane_calibration import LaneCalibration, MeasuredStep, Overheads
 from engine.catalog.this_machine import Calibration, calibrated_hardware
-from engine.simulator.layout import ONE_DEVICE
 from engine.simulator.machine.curves import shapes_of
 from engine.simulator.machine.ideal import LaneFormats, LaneRoofline
 from engine.simulator.machine.typical import dense_spec
@@ -58,7 +57,7 @@ def product_seconds(rows: float) -> float:
 def terms_of(step: MeasuredStep) -> Terms[float]:
     """What such a step asks for."""
     roofline = LaneRoofline(dense_spec(ARCHITECTURE), calibrated_hardware(BARE), FORMATS)
-    return StepTerms(roofline.step, ONE_DEVICE).of(roofline.step.measure(shapes_of(step)))
+    return StepTerms(roofline.step).of(roofline.step.measure(shapes_of(step)))
 
 
 def step_seconds(step: MeasuredStep) -> dict[str, float]:
