@@ -12,9 +12,10 @@ from starlette.middleware.gzip import GZipMiddleware
 
 from engine.inference.supervisor import EngineClient
 from webapp.admission import AllowedHosts, BodyRules, SubPath
-from webapp.api import catalog, csp_report, health, openapi, simulate
+from webapp.api import catalog, csp_report, health, openapi, serve, simulate
 from webapp.api import engine as engine_api
 from webapp.errors import UnexpectedErrors, install_error_handlers
+from webapp.jobs import Jobs
 from webapp.live import routes as live_routes
 from webapp.live.engine_port import EnginePort
 from webapp.live.hub import LiveHub
@@ -38,6 +39,7 @@ def create_app(settings: Settings | None = None, engine: EnginePort | None = Non
     """
     settings = settings or Settings()
     engine = engine or EngineClient(settings.engine_options)
+    jobs = Jobs(settings)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncGenerator[None]:
@@ -45,6 +47,7 @@ def create_app(settings: Settings | None = None, engine: EnginePort | None = Non
         try:
             yield
         finally:
+            await jobs.close()
             await engine.stop()
 
     app = FastAPI(
@@ -65,6 +68,7 @@ def create_app(settings: Settings | None = None, engine: EnginePort | None = Non
     app.state.predictor = predictor
     app.state.live = LiveHub(engine, predictor, settings)
     app.state.simulations = SimulationRunner(settings)
+    app.state.jobs = jobs
     app.state.csp_reports = csp_report.CspReports()
     install_error_handlers(app)
     app.include_router(health.router)
@@ -85,6 +89,8 @@ def _api() -> APIRouter:
     router = APIRouter()
     for module in (engine_api, catalog, simulate, openapi):
         router.include_router(module.router)
+    router.include_router(serve.router)
+    router.include_router(serve.jobs_router)
     return router
 
 

@@ -6,6 +6,7 @@ from typing import Annotated, cast
 
 from fastapi import Depends, Request
 
+from webapp.jobs import Jobs
 from webapp.live.engine_port import EnginePort
 from webapp.prediction import StepPredictor
 from webapp.settings import Settings
@@ -32,7 +33,13 @@ def get_simulations(request: Request) -> SimulationRunner:
     return cast(SimulationRunner, request.app.state.simulations)
 
 
+def get_jobs(request: Request) -> Jobs:
+    """The long simulations of this app."""
+    return cast(Jobs, request.app.state.jobs)
+
+
 SettingsDep = Annotated[Settings, Depends(get_settings)]
 EngineDep = Annotated[EnginePort, Depends(get_engine)]
 PredictorDep = Annotated[StepPredictor, Depends(get_predictor)]
 SimulationsDep = Annotated[SimulationRunner, Depends(get_simulations)]
+JobsDep = Annotated[Jobs, Depends(get_jobs)]

@@ -13,6 +13,7 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
+from starlette.routing import Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from engine.errors import (
@@ -118,7 +119,21 @@ async def _http(request: Request, error: Exception) -> Response:
     if error.status_code == 404 and _wants_page(request):
         return render(request, "pages/not_found.html", {}, status=404)
     code, detail = HTTP_DETAILS.get(error.status_code, ("http_error", "The request failed."))
-    return ProblemResponse(error.status_code, code, detail, headers=error.headers)
+    headers = error.headers
+    if error.status_code == 405:
+        headers = {"allow": _allowed(request)}
+    return ProblemResponse(error.status_code, code, detail, headers=headers)
+
+
+def _allowed(request: Request) -> str:
+    """The methods that some route of this path takes; a router alone tells those of the first."""
+    routes = request.app.routes
+
+    def is_taken(method: str) -> bool:
+        scope = {**request.scope, "method": method}
+        return any(route.matches(scope)[0] is Match.FULL for route in routes)
+
+    return ", ".join(filter(is_taken, ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")))
 
 
 def _wants_page(request: Request) -> bool:

@@ -55,6 +55,11 @@ class Settings(BaseSettings):
     simulation_threads: int = Field(default=2, ge=1, le=64)
     simulation_queue: int = Field(default=16, ge=1, le=1024)
 
+    job_slots: int = Field(default=1, ge=1, le=64, description="Long simulations at a time.")
+    jobs_kept: int = Field(default=16, ge=1, le=1024, description="Waiting, running and ended.")
+    job_keep_s: float = Field(default=900.0, gt=0, le=86_400, description="After a job's end.")
+    job_timeout_s: float = Field(default=900.0, gt=0, le=86_400)
+
     live_connections: int = Field(default=512, ge=1, le=100_000)
     live_connections_per_address: int = Field(
         default=64, ge=1, le=100_000, description="A classroom may share one address."

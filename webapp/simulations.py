@@ -59,7 +59,7 @@ class SimulationRunner:
                 "choose fewer",
                 field="prompt_tokens",
             )
-        async with self._slot():
+        async with self.slot():
             return await anyio.to_thread.run_sync(simulate, scenario)
 
     async def document(self, scenario: Scenario) -> Document:
@@ -72,11 +72,16 @@ class SimulationRunner:
         """
         if not _has_long_output(scenario) and not _has_long_context(scenario):
             return (await self.run(scenario)).to_document()
-        async with self._slot():
+        async with self.slot():
             return await _in_process(scenario)
 
     @asynccontextmanager
-    async def _slot(self) -> AsyncGenerator[None]:
+    async def slot(self) -> AsyncGenerator[None]:
+        """A place among those that run; waits for one.
+
+        Raises:
+            QueueFull: too many are waiting.
+        """
         if self._pending >= self._max_pending:
             raise QueueFull("too many simulations are waiting; try again in a moment")
         if self._limiter is None:
@@ -122,11 +127,11 @@ async def _in_process(scenario: Scenario) -> Document:
         raise StepFailed("the simulation failed; the failure was logged")
     answer = cast("dict[str, Any]", json.loads(output))
     if "error" in answer:
-        raise _rebuild(answer["error"])
+        raise rebuild_error(answer["error"])
     return answer["document"]
 
 
-def _rebuild(error: dict[str, Any]) -> EngineError:
+def rebuild_error(error: dict[str, Any]) -> EngineError:
     """The error that was raised in the other process."""
     kinds = {kind.code: kind for kind in _kinds(EngineError)}
     kind = kinds.get(error["code"], EngineError)

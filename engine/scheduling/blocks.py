@@ -41,7 +41,9 @@ class BlockPool:
         self.block_size = block_size
         self.num_usable = num_blocks
         self.prefix_cache = prefix_cache
-        self._free: list[int] = list(range(num_blocks))
+        # Blocks that were given back, as a heap; those from ``_untouched`` on never were in use.
+        self._returned: list[int] = []
+        self._untouched = 0
         self._references: dict[int, int] = {}
         # In the order in which they fell out of use, which is all that LRU needs.
         self._cached: dict[int, None] = {}
@@ -49,7 +51,7 @@ class BlockPool:
     @property
     def num_free(self) -> int:
         """Blocks that hold nothing of use."""
-        return len(self._free)
+        return len(self._returned) + self.num_blocks - self._untouched
 
     @property
     def num_used(self) -> int:
@@ -88,10 +90,17 @@ class BlockPool:
         blocks: list[int] = []
         for _ in range(count):
             may_grow = self.num_used + self.num_cached < self.num_usable
-            block = heapq.heappop(self._free) if self._free and may_grow else self._evict()
+            block = self._take_free() if may_grow and self.num_free else self._evict()
             self._references[block] = 1
             blocks.append(block)
         return blocks
+
+    def _take_free(self) -> int:
+        """The lowest free block: all that were given back are below the untouched ones."""
+        if self._returned:
+            return heapq.heappop(self._returned)
+        self._untouched += 1
+        return self._untouched - 1
 
     def limit(self, num_usable: int) -> None:
         """Let at most so many blocks be used or cached from now on, 1 to all.
@@ -105,7 +114,7 @@ class BlockPool:
 
     def _shrink(self) -> None:
         while self._cached and self.num_used + self.num_cached > self.num_usable:
-            heapq.heappush(self._free, self._evict())
+            heapq.heappush(self._returned, self._evict())
 
     def _evict(self) -> int:
         if self.prefix_cache is None:
@@ -139,7 +148,7 @@ class BlockPool:
             if self.prefix_cache is not None and self.prefix_cache.holds(block):
                 self._cached[block] = None
             else:
-                heapq.heappush(self._free, block)
+                heapq.heappush(self._returned, block)
         self._shrink()
 
     def check_integrity(self, tables: Iterable[Iterable[int]]) -> None:
@@ -158,12 +167,13 @@ class BlockPool:
             raise AssertionError("free, used and cached blocks do not add up")
         if self._cached and self.num_used + self.num_cached > self.num_usable:
             raise AssertionError("more blocks are cached than the limit allows")
-        if {*self._free, *counted, *self._cached} != set(range(self.num_blocks)):
+        free = [*self._returned, *range(self._untouched, self.num_blocks)]
+        if {*free, *counted, *self._cached} != set(range(self.num_blocks)):
             raise AssertionError("a block is lost, or in two states at once")
         if self.prefix_cache is None:
             return
         self.prefix_cache.check_integrity()
-        for block in self._free:
+        for block in free:
             if self.prefix_cache.holds(block):
                 raise AssertionError("a free block can be found in the prefix cache")
         for block in self._cached:

@@ -22,6 +22,7 @@ from engine.catalog.precision import FORMATS
 from tests.webapp.fake_engine import FakeEngine
 from webapp.app import create_app
 from webapp.problems import MAX_BYTES, MEDIA_TYPE
+from webapp.schemas.serve import ServingDocument
 from webapp.schemas.simulate import SimulationDocument
 from webapp.settings import Settings
 
@@ -40,6 +41,8 @@ EXPECTED_PATHS = {
     "/api/v1/hardware",
     "/api/v1/hardware/{hardware_id}",
     "/api/v1/simulate",
+    "/api/v1/serve",
+    "/api/v1/jobs/{job_id}",
 }
 
 
@@ -103,6 +106,31 @@ def test_every_model_on_every_device(client: TestClient, body: dict[str, object]
         SimulationDocument.model_validate(answer.json())
     else:
         assert answer.json()["code"] == "invalid_request"
+
+
+def test_a_service_has_the_same_document_as_the_command(client: TestClient) -> None:
+    names = ["--model", "llama-3.1-8b", "--hardware", "h100-sxm", "--rate", "20", "--cv", "2"]
+    rest = ["--requests", "30", "--prompt", "uniform:10:900", "--output", "lognormal:20:1:99"]
+    more = ["--slo-ttft", "0.1", "--max-running", "8", "--no-chunked-prefill", "--seed", "3"]
+    ran = CliRunner().invoke(engine_command, ["serve", *names, *rest, *more, "--json"])
+    body = {
+        "model": "llama-3.1-8b",
+        "hardware": "h100-sxm",
+        "workload": {
+            "kind": "drawn",
+            "requests": 30,
+            "arrivals": {"kind": "gamma", "rate": 20, "cv": 2},
+            "prompts": {"kind": "uniform", "low": 10, "high": 900},
+            "outputs": {"kind": "lognormal", "mean": 20, "cv": 1, "most": 99},
+        },
+        "engine": {"max_running": 8, "chunked_prefill": False},
+        "slo": {"ttft_s": 0.1},
+        "seed": 3,
+    }
+    answer = client.post("/api/v1/serve", json=body)
+    assert answer.status_code == 200, answer.json()
+    ServingDocument.model_validate(answer.json())
+    assert answer.json() == json.loads(ran.stdout)
 
 
 def test_same_document_as_the_command(client: TestClient) -> None:

@@ -8,13 +8,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from random import Random
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 from engine.simulator.serving.checks import number, whole
 
 MAX_RATE = 1e6
 MAX_THINK_S = 86_400.0
 MAX_CLIENTS = 65_536
+_REGULAR = 1e-6
+"""Variation below which gaps are all the same to any clock."""
 
 
 class OpenArrivals(Protocol):
@@ -37,6 +39,7 @@ class PoissonArrivals:
     """
 
     rate: float
+    kind: ClassVar[str] = "poisson"
 
     def __post_init__(self) -> None:
         number(self.rate, 1 / MAX_RATE, MAX_RATE, "rate")
@@ -59,6 +62,7 @@ class GammaArrivals:
 
     rate: float
     cv: float = 1.0
+    kind: ClassVar[str] = "gamma"
 
     def __post_init__(self) -> None:
         number(self.rate, 1 / MAX_RATE, MAX_RATE, "rate")
@@ -67,7 +71,7 @@ class GammaArrivals:
     def gaps(self, random: Random) -> Iterator[float]:
         """Seconds from one arrival to the next, without end."""
         mean = 1 / self.rate
-        if self.cv == 0:
+        if self.cv < _REGULAR:
             while True:
                 yield mean
         shape = 1 / self.cv**2
@@ -89,6 +93,7 @@ class ClosedLoop:
     clients: int
     think_s: float = 0.0
     exponential: bool = False
+    kind: ClassVar[str] = "closed-loop"
 
     def __post_init__(self) -> None:
         whole(self.clients, 1, MAX_CLIENTS, "clients")

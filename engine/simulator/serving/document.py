@@ -6,6 +6,8 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from engine.simulator.quantity import Document, Sources, Value, quantity
+from engine.simulator.serving.arrivals import Arrivals
+from engine.simulator.serving.lengths import Lengths
 from engine.simulator.serving.quantiles import Distribution
 from engine.simulator.serving.workload import TraceWorkload
 
@@ -67,7 +69,7 @@ class _Writer:
                 "arrivals": _named(workload.arrivals),
                 "prompts": _named(workload.prompts),
                 "outputs": _named(workload.outputs),
-                "prefixes": _named(workload.prefixes),
+                "prefixes": None if workload.prefixes is None else asdict(workload.prefixes),
             }
         return {
             "model": self.result.cost_model.model.id,
@@ -181,12 +183,9 @@ class _Writer:
         }
 
 
-def _named(part: object) -> Document | None:
+def _named(part: Arrivals | Lengths | None) -> Document | None:
     """A part of a workload with the name of its kind."""
-    if part is None:
-        return None
-    fields = {name: getattr(part, name) for name in getattr(part, "__dataclass_fields__", ())}
-    return {"kind": type(part).__name__, **fields}
+    return None if part is None else {"kind": part.kind, **asdict(part)}
 
 
 def _empty() -> Document:

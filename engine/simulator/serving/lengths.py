@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from random import Random
+from typing import ClassVar
 
 from engine.errors import InvalidRequest
 from engine.simulator.serving.checks import number, whole
@@ -21,6 +22,7 @@ class FixedLength:
     """
 
     tokens: int
+    kind: ClassVar[str] = "fixed"
 
     def __post_init__(self) -> None:
         whole(self.tokens, 1, MAX_TOKENS, "tokens")
@@ -48,6 +50,7 @@ class UniformLength:
 
     low: int
     high: int
+    kind: ClassVar[str] = "uniform"
 
     def __post_init__(self) -> None:
         whole(self.low, 1, MAX_TOKENS, "low")
@@ -81,6 +84,7 @@ class LogNormalLength:
     mean: float
     cv: float = 1.0
     most: int = MAX_TOKENS
+    kind: ClassVar[str] = "lognormal"
 
     def __post_init__(self) -> None:
         number(self.mean, 1, MAX_TOKENS, "mean")

@@ -1,4 +1,4 @@
-"""Adds up what steps compute and move, without pricing every step twice."""
+"""Adds up what steps compute and move, and what the devices could have."""
 
 from __future__ import annotations
 
@@ -9,74 +9,33 @@ from engine.catalog.models import ModelSpec
 from engine.scheduling.plan import SequenceShape
 from engine.simulator.cost_model import CostModel, PricedStep
 from engine.simulator.decoder_step import DecoderStep, StepShape
+from engine.simulator.pipeline import PipelinedCostModel
+from engine.simulator.roofline import RooflineCurve
+from engine.simulator.step_cost import StepCostModel
+from engine.simulator.typical import TypicalCostModel
 from engine.simulator.work import Work
 
-_MOST_KINDS = 4096
 
-_Kind = tuple[int, int, tuple[bool, ...]]
-
-
-class WorkMeter:
-    """FLOPs and bytes of many steps.
-
-    Steps of equal numbers of tokens and samples differ only in counts in which both are linear: so
-    the price of their mean shape, times their number, is the sum of their prices.
-    """
-
-    def __init__(self, cost_model: CostModel) -> None:
-        self._cost_model = cost_model
-        self._counts: dict[_Kind, list[int]] = {}
-        self._flops = 0.0
-        self._bytes = 0.0
-
-    def add(self, shape: StepShape, steps: int = 1) -> None:
-        """Count steps of one number of tokens and samples; ``shape.work`` is their sum."""
-        work = shape.work
-        kind = (shape.tokens, shape.sampled, tuple([bool(item[2]) for item in work]))
-        counts = self._counts.get(kind)
-        if counts is None:
-            if len(self._counts) >= _MOST_KINDS:
-                self._settle()
-            counts = self._counts[kind] = [0] * (1 + 3 * len(work))
-        counts[0] += steps
-        place = 1
-        for pairs, reads, tokens in work:
-            counts[place] += pairs
-            counts[place + 1] += reads
-            counts[place + 2] += tokens
-            place += 3
-
-    def _settle(self) -> None:
-        for (tokens, sampled, _), counts in self._counts.items():
-            steps = counts[0]
-            work = tuple(
-                Work(*(count / steps for count in counts[place : place + 3]))  # pyright: ignore[reportArgumentType]
-                for place in range(1, len(counts), 3)
-            )
-            cost = self._cost_model.cost_of(StepShape(tokens, sampled, work))
-            self._flops += steps * cost.flops
-            self._bytes += steps * cost.bytes
-        self._counts.clear()
-
-    @property
-    def flops(self) -> float:
-        """FLOPs of all steps so far, on all devices of the group."""
-        self._settle()
-        return self._flops
-
-    @property
-    def bytes(self) -> float:
-        """Bytes that all steps so far moved, on all devices of the group."""
-        self._settle()
-        return self._bytes
+def roofline_curve(cost_model: CostModel) -> RooflineCurve | None:
+    """The roofline of all devices of one unit; None of a cost model that has none."""
+    if isinstance(cost_model, PipelinedCostModel):
+        one = roofline_curve(cost_model.whole)
+        stages = cost_model.pipeline.stages
+        return None if one is None else RooflineCurve(one.bandwidth * stages, one.peak * stages)
+    if isinstance(cost_model, TypicalCostModel):
+        return cost_model.ideal.curve
+    return cost_model.curve if isinstance(cost_model, StepCostModel) else None
 
 
 class MeteredCostModel:
-    """A cost model whose every priced step is counted by a meter."""
+    """A cost model that adds up ``flops`` and ``bytes`` of the steps that it prices for a loop."""
 
-    def __init__(self, cost_model: CostModel, meter: WorkMeter) -> None:
+    def __init__(self, cost_model: CostModel) -> None:
         self._cost_model = cost_model
-        self._meter = meter
+        # Of a typical step these are the ideal ones, which are quicker to ask for directly.
+        self._meter = cost_model.ideal if isinstance(cost_model, TypicalCostModel) else cost_model
+        self.flops = 0.0
+        self.bytes = 0.0
 
     @property
     def model(self) -> ModelSpec:
@@ -91,10 +50,29 @@ class MeteredCostModel:
         return self._cost_model.step
 
     def cost(self, shapes: Sequence[SequenceShape]) -> PricedStep:
-        """The price of one step over a batch of at least one sequence."""
-        return self.cost_of(self.step.measure(shapes))
+        """The price of one step over a batch of at least one sequence, which is counted."""
+        cost = self._cost_model.cost(shapes)
+        self._add(cost.shape, 1)
+        return cost
 
     def cost_of(self, shape: StepShape) -> PricedStep:
-        """The price of a step of that shape."""
-        self._meter.add(shape)
+        """The price of a step of that shape. It is not counted: ``count`` is told of stretches."""
         return self._cost_model.cost_of(shape)
+
+    def count(self, shapes: Sequence[StepShape]) -> None:
+        """Count steps of the same tokens and samples, in whose other counts prices are linear.
+
+        So the price of the mean shape, times their number, is the sum of their prices.
+        """
+        steps = len(shapes)
+        first = shapes[0]
+        work: list[Work] = []
+        for place in range(len(first.work)):
+            counts = [sum([shape.work[place][i] for shape in shapes]) / steps for i in range(3)]
+            work.append(Work(*counts))  # pyright: ignore[reportArgumentType]
+        self._add(StepShape(first.tokens, first.sampled, tuple(work)), steps)
+
+    def _add(self, shape: StepShape, steps: int) -> None:
+        cost = self._meter.cost_of(shape)
+        self.flops += steps * cost.flops
+        self.bytes += steps * cost.bytes

@@ -7,15 +7,12 @@ from dataclasses import dataclass
 
 from engine.simulator.cost_model import CostModel
 from engine.simulator.quantity import Document
-from engine.simulator.roofline import RooflineCurve
 from engine.simulator.serving.document import write_result
-from engine.simulator.serving.metering import WorkMeter
+from engine.simulator.serving.metering import MeteredCostModel, roofline_curve
 from engine.simulator.serving.quantiles import Distribution
 from engine.simulator.serving.recorder import Statistics, Totals
 from engine.simulator.serving.scenario import ServingScenario
 from engine.simulator.serving.series import TimeSeries
-from engine.simulator.step_cost import StepCostModel
-from engine.simulator.typical import TypicalCostModel
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,12 +62,12 @@ class ServingResult:
         cost_model: CostModel,
         kv_blocks: int,
         statistics: Statistics,
-        meters: Sequence[WorkMeter],
+        meters: Sequence[MeteredCostModel],
     ) -> ServingResult:
         """The figures of a run that has ended."""
         totals = statistics.totals
         span = max(totals.last_finish - totals.first_arrival, 0.0) if totals.finished else 0.0
-        curve = _curve(cost_model)
+        curve = roofline_curve(cost_model)
         mfu = mbu = None
         if curve is not None and span:
             all_time = span * scenario.units
@@ -147,9 +144,3 @@ class ServingResult:
     def to_document(self) -> Document:
         """The result as JSON values."""
         return write_result(self)
-
-
-def _curve(cost_model: CostModel) -> RooflineCurve | None:
-    """The roofline of the devices of one unit."""
-    ideal = cost_model.ideal if isinstance(cost_model, TypicalCostModel) else cost_model
-    return ideal.curve if isinstance(ideal, StepCostModel) else None

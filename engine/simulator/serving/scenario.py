@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from engine.errors import InvalidRequest
+from engine.scheduling.policies import POLICIES
 from engine.simulator.deployment import Deployment
 from engine.simulator.serving.checks import whole
 from engine.simulator.serving.routing import Routing
@@ -11,6 +13,9 @@ from engine.simulator.serving.settings import EngineSettings, ServiceLevel
 from engine.simulator.serving.workload import AnyWorkload
 
 MAX_REPLICAS = 1024
+MAX_UNITS = 1024
+MAX_CACHED_BLOCKS = 2**23
+"""Blocks of all prefix caches together: each that is kept takes some hundred bytes here."""
 MAX_SEED = 2**53 - 1
 
 
@@ -22,7 +27,8 @@ class ServingScenario:
     requests. The same ``seed`` gives the same run, to the bit.
 
     Raises:
-        InvalidRequest: a number is out of range (field "replicas" or "seed").
+        InvalidRequest: a number is out of range (field "replicas" or "seed"), or there are more
+            than ``MAX_UNITS`` units (field "replicas").
     """
 
     deployment: Deployment
@@ -36,6 +42,11 @@ class ServingScenario:
     def __post_init__(self) -> None:
         whole(self.replicas, 1, MAX_REPLICAS, "replicas")
         whole(self.seed, 0, MAX_SEED, "seed")
+        if self.units > MAX_UNITS:
+            raise InvalidRequest(
+                f"replicas times data-parallel groups may be {MAX_UNITS:,} at most",
+                field="replicas",
+            )
 
     @property
     def units(self) -> int:
@@ -47,16 +58,39 @@ class ServingScenario:
         """Devices of all replicas."""
         return self.replicas * self.deployment.layout.devices
 
+    @property
+    def effort(self) -> float:
+        """Roughly the seconds that simulating takes on one core, to tell short runs from long.
+
+        A request is taken in and ended, its prompt may take several steps, and its blocks may be
+        looked up; each token is priced, in turns that are not those of rank one by one.
+        """
+        requests, prompt, output = self.workload.size
+        prefill_steps = prompt / self.engine.max_step_tokens
+        looked_up = prompt / self.deployment.block_size if self.engine.prefix_caching else 0.0
+        by_rank = POLICIES[self.engine.policy].turn_is_rank
+        a_token = 5e-6 if by_rank else 5e-5
+        return requests * (5e-4 + 5e-5 * prefill_steps + 2e-6 * looked_up + a_token * output)
+
     def kv_blocks(self) -> int:
         """Blocks of cache of each unit.
 
         Raises:
-            InvalidRequest: the weights leave no room for any (field "hardware").
+            InvalidRequest: the weights leave no room for any (field "hardware"), or so many can
+                not be kept track of (field "engine.prefix_caching").
         """
-        if self.engine.kv_blocks is not None:
-            return self.engine.kv_blocks
-        return self.deployment.kv_blocks(
-            round(self.workload.mean_tokens),
-            step_tokens=self.engine.max_step_tokens,
-            sequences=self.engine.max_running,
-        )
+        blocks = self.engine.kv_blocks
+        if blocks is None:
+            _, prompt, output = self.workload.size
+            blocks = self.deployment.kv_blocks(
+                round(prompt + output),
+                step_tokens=self.engine.max_step_tokens,
+                sequences=self.engine.max_running,
+            )
+        if self.engine.prefix_caching and blocks * self.units > MAX_CACHED_BLOCKS:
+            raise InvalidRequest(
+                f"prefix caches of more than {MAX_CACHED_BLOCKS:,} blocks in all are not "
+                "simulated; choose fewer replicas or larger blocks",
+                field="engine.prefix_caching",
+            )
+        return blocks

@@ -17,6 +17,7 @@ from random import Random
 
 from engine.scheduling.request import Request
 from engine.simulator.cost_model import CostModel
+from engine.simulator.pipeline import PipelinedCostModel
 from engine.simulator.serving.arrivals import ClosedLoop
 from engine.simulator.serving.prompts import ID_SPACE, PromptTokens
 from engine.simulator.serving.recorder import RequestTimes, Statistics, UnitRecorder
@@ -25,6 +26,7 @@ from engine.simulator.serving.routing import Router
 from engine.simulator.serving.scenario import ServingScenario
 from engine.simulator.serving.unit import EventListener, ServingUnit, make_scheduler
 from engine.simulator.serving.workload import Job
+from engine.simulator.typical import TypicalCostModel
 
 Progress = Callable[[int, float], None]
 """Is told now and then how many requests are answered and the time of the run in seconds."""
@@ -78,12 +80,14 @@ def simulate_serving(
         service.serve(jobs, progress)
     else:
         service.serve_clients(jobs, clients, Random(f"{scenario.seed}/think"), progress)
-    return ServingResult.of(scenario, cost_model, kv_blocks, statistics, [u.meter for u in units])
+    return ServingResult.of(scenario, cost_model, kv_blocks, statistics, [u.metered for u in units])
 
 
 def first_token_overhead(cost_model: CostModel) -> float:
     """Seconds that a request waits for the host and its connection; none at the roofline."""
-    return getattr(cost_model, "first_token_overhead", 0.0)
+    if isinstance(cost_model, PipelinedCostModel):
+        return first_token_overhead(cost_model.whole)
+    return cost_model.first_token_overhead if isinstance(cost_model, TypicalCostModel) else 0.0
 
 
 @dataclass(slots=True)

@@ -20,7 +20,11 @@ class Stretch(NamedTuple):
 
     start: float
     ends: Sequence[float]
-    batch: int
+    shapes: Sequence[StepShape]
+
+    @property
+    def batch(self) -> int:
+        return self.shapes[0].tokens
 
 
 class DecodeShapes:
@@ -69,12 +73,15 @@ def price_stretch(
     cost_model: CostModel, contexts: Sequence[int], steps: int, start: float, until: float
 ) -> Stretch:
     """Times of up to ``steps`` decode steps; none of them starts at ``until`` or later."""
-    shapes = DecodeShapes(cost_model.step.measures, contexts, steps)
+    coming = DecodeShapes(cost_model.step.measures, contexts, steps)
     ends: list[float] = []
+    shapes: list[StepShape] = []
     now = start
     for index in range(steps):
         if now >= until:
             break
-        now += cost_model.cost_of(shapes.at(index)).time
+        shape = coming.at(index)
+        now += cost_model.cost_of(shape).time
         ends.append(now)
-    return Stretch(start, ends, len(contexts))
+        shapes.append(shape)
+    return Stretch(start, ends, shapes)

@@ -17,7 +17,7 @@ from engine.scheduling.scheduler import Scheduler
 from engine.scheduling.sharing import take_over
 from engine.simulator.cost_model import CostModel
 from engine.simulator.roofline_executor import SIMULATED_TOKEN_ID, RooflineExecutor
-from engine.simulator.serving.metering import MeteredCostModel, WorkMeter
+from engine.simulator.serving.metering import MeteredCostModel
 from engine.simulator.serving.recorder import UnitRecorder
 from engine.simulator.serving.settings import UNLIMITED_WAITING, EngineSettings
 from engine.simulator.serving.stretch import price_stretch
@@ -64,12 +64,11 @@ class ServingUnit:
         self.scheduler = scheduler
         self.recorder = recorder
         self.clock = VirtualClock()
-        self.meter = WorkMeter(cost_model)
+        self.metered = MeteredCostModel(cost_model)
         self._ends: list[float] = []
-        self._metered = MeteredCostModel(cost_model, self.meter)
         self._on_event = on_event
         self._fast = not step_by_step and on_event is None and executor is None
-        executor = executor or RooflineExecutor(self._metered)
+        executor = executor or RooflineExecutor(self.metered)
         self.loop = SchedulingLoop(scheduler, executor, self.clock, self._hear)
 
     def _hear(self, event: Event) -> None:
@@ -135,13 +134,14 @@ class ServingUnit:
     def _run_stretch(self, steps: int, until: float) -> None:
         scheduler, running = self.scheduler, self.scheduler.running
         contexts = [request.num_computed_tokens for request in running]
-        stretch = price_stretch(self._metered, contexts, steps, self.clock.now(), until)
+        stretch = price_stretch(self.metered, contexts, steps, self.clock.now(), until)
         steps = len(stretch.ends)
         blocks_used = self._blocks_used(contexts, steps)
         ids = [request.request_id for request in running]
         waiting = len(scheduler.waiting)
         ended = scheduler.advance(steps, SIMULATED_TOKEN_ID)
         self.clock.advance_to(stretch.ends[-1])
+        self.metered.count(stretch.shapes)
         self.recorder.stretch(stretch, ids, waiting, blocks_used)
         for request in ended:
             self.loop.finish(request.request_id, FinishReason.LENGTH)

@@ -31,6 +31,14 @@ class Job(NamedTuple):
     shared: tuple[range, ...] = ()
 
 
+class WorkloadSize(NamedTuple):
+    """How many requests, and prompt and output tokens of the mean one, about."""
+
+    requests: int
+    prompt: float
+    output: float
+
+
 @dataclass(frozen=True, slots=True)
 class PrefixGroups:
     """Prompts that begin alike, as under a few system prompts.
@@ -84,9 +92,9 @@ class Workload:
         return self.arrivals if isinstance(self.arrivals, ClosedLoop) else None
 
     @property
-    def mean_tokens(self) -> float:
-        """Of a request in the end, about."""
-        return self.prompts.mean + self.outputs.mean
+    def size(self) -> WorkloadSize:
+        """Requests, and tokens of the mean one."""
+        return WorkloadSize(self.requests, self.prompts.mean, self.outputs.mean)
 
     def jobs(self, seed: int) -> Iterator[Job]:
         """The requests in the order of arrival; the same for the same seed."""
@@ -130,10 +138,14 @@ class TraceWorkload:
         return self.arrivals if isinstance(self.arrivals, ClosedLoop) else None
 
     @property
-    def mean_tokens(self) -> float:
-        """Of a request in the end, on the mean of the trace."""
+    def size(self) -> WorkloadSize:
+        """Requests, and tokens of the mean one in the trace."""
         rows = self.trace.rows
-        return sum(row.prompt_tokens + row.output_tokens for row in rows) / len(rows)
+        requests = len(rows) if self.requests is None else self.requests
+        if self.arrivals is None:
+            requests = min(requests, len(rows))
+        prompt = sum(row.prompt_tokens for row in rows) / len(rows)
+        return WorkloadSize(requests, prompt, sum(row.output_tokens for row in rows) / len(rows))
 
     def jobs(self, seed: int) -> Iterator[Job]:
         """The requests in the order of arrival; the same for the same seed."""

@@ -277,14 +277,14 @@ def filled_pool():
 @pytest.mark.parametrize(
     "damage",
     [
-        lambda pool: pool._free.append(0),
-        lambda pool: pool._free.remove(3),
+        lambda pool: pool._returned.append(0),
+        lambda pool: setattr(pool, "_untouched", 3),
         lambda pool: pool._cached.pop(0),
         lambda pool: pool._references.update({0: 1}),
         lambda pool: pool.prefix_cache._by_key.clear(),
         lambda pool: pool.prefix_cache.forget(0),
         lambda pool: pool.prefix_cache.forget(1),
-        lambda pool: pool._free.__setitem__(0, 1),
+        lambda pool: setattr(pool, "_untouched", 1),
     ],
 )
 def test_damage_is_noticed(damage):

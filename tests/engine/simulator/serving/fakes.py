@@ -26,8 +26,9 @@ class _NoMeasures:
 class _Cost:
     flops = bytes = 1.0
 
-    def __init__(self, time: float) -> None:
+    def __init__(self, time: float, shape: StepShape) -> None:
         self.time = time
+        self.shape = shape
 
 
 class FakeCostModel:
@@ -42,7 +43,7 @@ class FakeCostModel:
         return self.cost_of(self.step.measure(shapes))
 
     def cost_of(self, shape: StepShape) -> _Cost:
-        return _Cost(self._seconds(shape))
+        return _Cost(self._seconds(shape), shape)
 
 
 def serve(

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from engine.scheduling.events import RequestFinished, StepCompleted, TokenProduced
 from engine.simulator.deployment import Deployment
+from engine.simulator.layout import Layout
 from engine.simulator.serving.arrivals import ClosedLoop, GammaArrivals, PoissonArrivals
 from engine.simulator.serving.lengths import FixedLength, LogNormalLength, UniformLength
 from engine.simulator.serving.routing import Routing
@@ -91,6 +92,16 @@ def test_every_kind_of_attention(model, times):
         Deployment(model, "h100-sxm", times=times, kv="bf16"),
         Workload(PoissonArrivals(30), UniformLength(1, 5000), FixedLength(60), 40),
         EngineSettings(max_running=16),
+    )
+    assert_equal(run(scenario), run(scenario, step_by_step=True))
+
+
+@pytest.mark.parametrize("times", ["ideal", "typical"])
+def test_stages_and_tensor_parallelism(times):
+    scenario = ServingScenario(
+        Deployment("llama-3.1-70b", "h100-sxm", Layout(tensor=2, stages=2), times=times),
+        Workload(PoissonArrivals(20), UniformLength(1, 3000), FixedLength(40), 30),
+        EngineSettings(max_step_tokens=512),
     )
     assert_equal(run(scenario), run(scenario, step_by_step=True))
 

@@ -70,14 +70,14 @@ def test_general_service_is_pollaczek_khinchine():
 
 
 def test_several_places_are_m_m_c():
-    places, load, mean_tokens = 3, 0.6, 60
+    places, load, mean_tokens = 3, 0.6, 40
     step = 0.001
     rate = load * places / (mean_tokens * step)
 
     def output(random: Random):
         return 1 + int(math.log(1 - random.random()) / math.log(1 - 1 / mean_tokens))
 
-    jobs = poisson_jobs(rate, 6000, output)
+    jobs = poisson_jobs(rate, 4000, output)
     answered, _ = serve(jobs, lambda _: step, EngineSettings(max_running=places))
     waits = waits_in_order(answered)
     services = [job.output_tokens * step for job in jobs]
