@@ -142,7 +142,10 @@ class LineChart:
 
 @dataclass(frozen=True, slots=True)
 class ChartWords:
-    """What a chart is called, what its axes are, and how a value is written in the table."""
+    """What a chart is called, what its axes are, and how a value is written in the table.
+
+    ``y_tick`` writes a value at the upright axis; None writes the number alone.
+    """
 
     id: str
     title: str
@@ -151,6 +154,7 @@ class ChartWords:
     y: str
     x_value: Callable[[float], str]
     y_value: Callable[[float], str]
+    y_tick: Callable[[float], str] | None = None
 
 
 @dataclass(frozen=True, slots=True)

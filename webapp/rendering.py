@@ -18,7 +18,7 @@ from fastapi import Request
 from fastapi.responses import HTMLResponse
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from engine.catalog.units import significant
+from engine.catalog.units import bytes_label, significant
 from webapp.i18n import Language, choose_language, texts
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -75,6 +75,7 @@ def _environment(language: Language) -> Environment:
         extensions=["jinja2.ext.i18n"],
     )
     catalog = texts(language)
+    environment.filters["bytes"] = bytes_label
     with_gettext = cast("_Gettext", environment)
     with_gettext.install_gettext_callables(catalog.gettext, catalog.ngettext, newstyle=True)
     return environment

@@ -1,25 +1,48 @@
-// Sliders say their value in words at once, to eyes and to screen readers.
+// Sliders say their value in words at once, to eyes and to screen readers. One that stands beside
+// a number field (data-for) moves that field, and follows it.
 
 const written = new Intl.NumberFormat(document.documentElement.lang);
 
 function valueOf(slider) {
   const place = Number(slider.value);
-  return slider.dataset.scale === "log2" ? 2 ** place : place;
+  return slider.dataset.scale === "log2" ? Math.round(2 ** place) : place;
+}
+
+function placeOf(slider, value) {
+  return slider.dataset.scale === "log2" ? Math.log2(Math.max(value, 1)) : value;
+}
+
+function partner(slider) {
+  return slider.dataset.for ? document.getElementById(slider.dataset.for) : null;
 }
 
 function tell(slider) {
-  const text = written.format(valueOf(slider));
+  const number = partner(slider);
+  const text = written.format(number ? Number(number.value) : valueOf(slider));
   slider.setAttribute("aria-valuetext", text);
   const output = slider.form?.querySelector(`output[for="${slider.id}"]`);
   if (output) output.textContent = text;
 }
 
-function sliders() {
-  return document.querySelectorAll('input[type="range"]');
+document.addEventListener(
+  "input",
+  ({ target }) => {
+    if (target.matches?.('input[type="range"]')) {
+      const number = partner(target);
+      if (number) number.value = String(valueOf(target));
+      tell(target);
+    } else if (target.matches?.('input[type="number"]')) {
+      for (const slider of document.querySelectorAll(`input[data-for="${target.id}"]`)) {
+        slider.value = String(placeOf(slider, Number(target.value)));
+        tell(slider);
+      }
+    }
+  },
+  true,
+);
+
+for (const slider of document.querySelectorAll('input[type="range"]')) {
+  const number = partner(slider);
+  if (number) slider.value = String(placeOf(slider, Number(number.value)));
+  tell(slider);
 }
-
-document.addEventListener("input", ({ target }) => {
-  if (target.matches?.('input[type="range"]')) tell(target);
-});
-
-for (const slider of sliders()) tell(slider);

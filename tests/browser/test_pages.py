@@ -10,7 +10,12 @@ from tests.webapp.live_server import LiveApp
 
 pytestmark = pytest.mark.browser
 
-PAGES = ("/simulator/deepseek-v4", "/simulator/validation")
+PAGES = (
+    "/simulator",
+    "/simulator?compare=on&model=deepseek-v3&tensor=8&b_model=llama-3.1-70b&b_tensor=4",
+    "/simulator/deepseek-v4",
+    "/simulator/validation",
+)
 LOOKS = (
     ("light", "en", DESKTOP),
     ("dark", "zh-Hans", DESKTOP),
@@ -31,7 +36,7 @@ def test_every_page(
 ) -> None:
     page = open_page(
         fake_server,
-        f"{path}?lang={language}",
+        f"{path}{'&' if '?' in path else '?'}lang={language}",
         color_scheme=theme,
         viewport=size,
         bypass_csp=True,  # axe is injected as an inline script
@@ -58,3 +63,30 @@ def test_the_context_slider_by_keyboard(fake_server: LiveApp, open_page: OpenPag
     assert slider.get_attribute("aria-valuetext") == "1,024"
     page.get_by_label("once each").check()
     page.get_by_text("Every FLOP counts once").wait_for()
+
+
+def test_a_slider_moves_its_number_and_the_answer_and_the_address(
+    fake_server: LiveApp, open_page: OpenPage
+) -> None:
+    page = open_page(fake_server, "/simulator")
+    page.get_by_label("Requests together, slider").focus()
+    page.keyboard.press("End")
+    assert page.get_by_label("Requests together", exact=True).input_value() == "4096"
+    page.wait_for_url("**batch=4096**")
+    page.get_by_text("It does not fit").wait_for()
+    page.get_by_label("Requests together", exact=True).fill("2")
+    page.wait_for_url("**batch=2&**")
+    assert page.get_by_label("Requests together, slider").input_value() == "1"
+
+
+def test_a_second_scenario_comes_and_goes_by_keyboard(
+    fake_server: LiveApp, open_page: OpenPage
+) -> None:
+    page = open_page(fake_server, "/simulator")
+    page.get_by_label("Compare with a second one").focus()
+    page.keyboard.press("Space")
+    page.locator("#b_weights").select_option("int4-g128")
+    page.get_by_role("heading", name="B: llama-3.1-8b").wait_for()
+    assert page.locator(".line-name", has_text="B: typical").count() > 0
+    page.get_by_label("Compare with a second one").uncheck()
+    page.get_by_role("heading", name="B: llama-3.1-8b").wait_for(state="detached")

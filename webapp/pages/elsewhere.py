@@ -151,13 +151,15 @@ class ElsewhereView:
     answer: Prediction | None = None
     refusal: Refusal | None = None
 
-    def measured_device(self, device: HardwareSpec) -> str | None:
-        """The device's own name where this machine itself is meant, to be told in any language."""
-        match = _MEASURED_NAME.fullmatch(device.name) if device.kind == "measured" else None
-        return match["device"] if match else None
+
+def measured_device(device: HardwareSpec) -> str | None:
+    """The device's own name where this machine itself is meant, to be told in any language."""
+    match = _MEASURED_NAME.fullmatch(device.name) if device.kind == "measured" else None
+    return match["device"] if match else None
 
 
-def _hardware_by_category() -> dict[str, tuple[HardwareSpec, ...]]:
+def hardware_by_category() -> dict[str, tuple[HardwareSpec, ...]]:
+    """All devices by the category that a choice of hardware groups them by."""
     devices = all_hardware()
     known = {
         category: tuple(device for device in devices if device.category == category)
@@ -211,7 +213,7 @@ def _read_here(query: Mapping[str, str]) -> Here:
 
 def elsewhere_form(question: Question) -> ElsewhereView:
     """The form alone."""
-    return ElsewhereView(question, all_models(), _hardware_by_category())
+    return ElsewhereView(question, all_models(), hardware_by_category())
 
 
 async def elsewhere_answer(question: Question, simulations: SimulationRunner) -> ElsewhereView:

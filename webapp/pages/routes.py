@@ -8,7 +8,12 @@ from starlette.responses import Response
 
 from webapp.dependencies import EngineDep, PredictorDep, SimulationsDep
 from webapp.i18n import texts
-from webapp.pages.elsewhere import elsewhere_answer, elsewhere_form, read_question
+from webapp.pages.elsewhere import (
+    elsewhere_answer,
+    elsewhere_form,
+    measured_device,
+    read_question,
+)
 from webapp.pages.engine_view import engine_view
 from webapp.pages.roofline_view import choose_dtype, roofline_view
 from webapp.pages.script_texts import script_texts
@@ -36,6 +41,7 @@ async def home(
         "roofline": roofline_view(view, dtype),
         "suggestions": SUGGESTIONS,
         "elsewhere": elsewhere,
+        "measured_device": measured_device,
         "room": "run",
         "script_texts": script_texts(texts(language_of(request))),
     }
