@@ -1,4 +1,4 @@
-"""``python -m engine``: generate, probe, quality, simulate, serve, calibrate, inspect."""
+"""``python -m engine``: generate, probe, quality, simulate, serve, calibrate, inspect, import."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import typer
 
 from engine.commands.calibrate import calibrate
 from engine.commands.generate import generate
+from engine.commands.import_model import import_model
 from engine.commands.inspect import inspect
 from engine.commands.probe import probe
 from engine.commands.quality import quality
@@ -26,6 +27,7 @@ app.command("simulate")(simulate)
 app.command("serve")(serve)
 app.command("calibrate")(calibrate)
 app.command("inspect")(inspect)
+app.command("import")(import_model)
 
 if __name__ == "__main__":
     app(prog_name="python -m engine")

@@ -12,7 +12,7 @@ from starlette.middleware.gzip import GZipMiddleware
 
 from engine.inference.supervisor import EngineClient
 from webapp.admission import AllowedHosts, BodyRules, SubPath
-from webapp.api import catalog, csp_report, health, openapi, serve, simulate
+from webapp.api import catalog, csp_report, health, importing, openapi, serve, simulate
 from webapp.api import engine as engine_api
 from webapp.errors import UnexpectedErrors, install_error_handlers
 from webapp.jobs import Jobs
@@ -87,7 +87,7 @@ def _operation_id(route: APIRoute) -> str:
 
 def _api() -> APIRouter:
     router = APIRouter()
-    for module in (engine_api, catalog, simulate, openapi):
+    for module in (engine_api, importing, catalog, simulate, openapi):
         router.include_router(module.router)
     router.include_router(serve.router)
     router.include_router(serve.jobs_router)

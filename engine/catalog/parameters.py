@@ -51,7 +51,7 @@ def count_parameters(spec: ModelSpec) -> ParameterCount:
     """Count a model's parameters; multi-token-prediction layers are left out."""
     embedding = spec.vocab_size * spec.hidden_size
     norm = spec.hidden_size * spec.extras.norm.vectors
-    layers = sum(_layer(spec, layer, norm) for layer in range(spec.num_layers))
+    layers = sum(layer_parameters(spec, layer).total for layer in range(spec.num_layers))
     idle = 0
     if spec.moe is not None:
         per_expert = _mlp(spec, spec.moe.expert_intermediate)
@@ -67,24 +67,45 @@ def count_parameters(spec: ModelSpec) -> ParameterCount:
     )
 
 
-def _layer(spec: ModelSpec, layer: int, norm: int) -> int:
-    if isinstance(spec.attention, HybridMamba2Attention):
-        return norm + _hybrid_mamba_block(spec, spec.attention, layer)
+@dataclass(frozen=True, slots=True)
+class LayerParameters:
+    """Parameters of one layer by part. ``mixer`` is attention, a delta net or Mamba-2.
+
+    ``experts`` are the matrices of routed experts. ``rest`` are the norms around the parts and
+    hyper-connections; norms and biases inside the other parts are counted with them. ``router``
+    holds the shared experts' gate too.
+    """
+
+    mixer: int = 0
+    dense_mlp: int = 0
+    router: int = 0
+    experts: int = 0
+    expert_biases: int = 0
+    shared_experts: int = 0
+    rest: int = 0
+
+    @property
+    def total(self) -> int:
+        parts = self.mixer + self.dense_mlp + self.router
+        experts = self.experts + self.expert_biases + self.shared_experts
+        return parts + experts + self.rest
+
+
+def layer_parameters(spec: ModelSpec, layer: int) -> LayerParameters:
+    """The parameters of one layer, counted from 0."""
+    norm = spec.hidden_size * spec.extras.norm.vectors
+    pattern = spec.attention
+    if isinstance(pattern, HybridMamba2Attention):
+        # One block a layer: Mamba-2, attention, an MLP or experts.
+        letter = pattern.layer_pattern[layer]
+        if letter == "M":
+            return LayerParameters(mixer=pattern.layer_parameters(spec.hidden_size), rest=norm)
+        if letter == "*":
+            return LayerParameters(mixer=_heads_attention(spec), rest=norm)
+        return _feed_forward(spec, layer, mixer=0, rest=norm)
     mixing = spec.extras.hyper_connection_parameters(spec.hidden_size)
-    return (
-        _attention(spec, layer)
-        + _feed_forward(spec, layer)
-        + mixing
-        + (spec.extras.norms_per_layer * norm)
-    )
-
-
-def _hybrid_mamba_block(spec: ModelSpec, pattern: HybridMamba2Attention, layer: int) -> int:
-    """One block a layer: Mamba-2, attention, or experts."""
-    letter = pattern.layer_pattern[layer]
-    if letter == "M":
-        return pattern.layer_parameters(spec.hidden_size)
-    return _heads_attention(spec) if letter == "*" else _feed_forward(spec, layer)
+    rest = mixing + spec.extras.norms_per_layer * norm
+    return _feed_forward(spec, layer, mixer=_attention(spec, layer), rest=rest)
 
 
 def _attention(spec: ModelSpec, layer: int) -> int:
@@ -127,18 +148,31 @@ def _has_experts(spec: ModelSpec, layer: int) -> bool:
     return layer >= spec.moe.first_dense_layers
 
 
-def _feed_forward(spec: ModelSpec, layer: int) -> int:
+def _feed_forward(spec: ModelSpec, layer: int, *, mixer: int, rest: int) -> LayerParameters:
     moe = spec.moe
     if moe is None or not _has_experts(spec, layer):
-        return _mlp(spec, spec.intermediate_size)
+        return LayerParameters(mixer=mixer, dense_mlp=_mlp(spec, spec.intermediate_size), rest=rest)
     router = moe.num_experts * (spec.hidden_size + (1 if spec.extras.all_biases else 0))
-    shared = moe.num_shared_experts * _mlp(spec, moe.shared_intermediate)
     gate = spec.hidden_size if moe.shared_gate else 0
-    return router + moe.num_experts * _mlp(spec, moe.expert_intermediate) + shared + gate
+    return LayerParameters(
+        mixer=mixer,
+        router=router + gate,
+        experts=moe.num_experts * _mlp_matrices(spec, moe.expert_intermediate),
+        expert_biases=moe.num_experts * _mlp_biases(spec, moe.expert_intermediate),
+        shared_experts=moe.num_shared_experts * _mlp(spec, moe.shared_intermediate),
+        rest=rest,
+    )
 
 
 def _mlp(spec: ModelSpec, intermediate_size: int) -> int:
-    count = spec.mlp.matrices * spec.hidden_size * intermediate_size
-    if spec.extras.all_biases:
-        count += (spec.mlp.matrices - 1) * intermediate_size + spec.hidden_size
-    return count
+    return _mlp_matrices(spec, intermediate_size) + _mlp_biases(spec, intermediate_size)
+
+
+def _mlp_matrices(spec: ModelSpec, intermediate_size: int) -> int:
+    return spec.mlp.matrices * spec.hidden_size * intermediate_size
+
+
+def _mlp_biases(spec: ModelSpec, intermediate_size: int) -> int:
+    if not spec.extras.all_biases:
+        return 0
+    return (spec.mlp.matrices - 1) * intermediate_size + spec.hidden_size

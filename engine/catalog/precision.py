@@ -18,7 +18,8 @@ class NumberFormat:
 
     ``element_bits`` hold the number itself; each group of ``group`` numbers shares another
     ``group_bits`` of scales and zeros. ``arithmetic`` says that matrix units can multiply numbers
-    of this format as they are; the others are widened to 16 bits first.
+    of this format as they are; ``products`` names the arithmetic format whose units multiply
+    numbers that differ from it in their scales only. The others are widened to 16 bits first.
     """
 
     name: str
@@ -27,6 +28,12 @@ class NumberFormat:
     group_bits: int = 0
     arithmetic: bool = False
     description: str = ""
+    products: str = ""
+
+    @property
+    def multiplied_as(self) -> str | None:
+        """The arithmetic format of its products, or None where it is only stored."""
+        return self.name if self.arithmetic else self.products or None
 
     @property
     def exact_bits(self) -> Fraction:
@@ -62,19 +69,51 @@ _FORMATS = (
     NumberFormat("fp4", 4, arithmetic=True, description="4-bit float without scales"),
     NumberFormat("int4", 4, arithmetic=True, description="4-bit integer without scales"),
     NumberFormat(
-        "fp8-b128", 8, 128 * 128, 32, description="8-bit float, a 32-bit scale for 128 by 128"
-    ),
-    NumberFormat("mxfp4", 4, 32, 8, description="4-bit floats, an 8-bit scale for 32"),
-    NumberFormat("nvfp4", 4, 16, 8, description="4-bit floats, an 8-bit scale for 16"),
-    NumberFormat("int8-g128", 8, 128, 16, description="8-bit integers, a 16-bit scale for 128"),
-    NumberFormat(
-        "int4-g128", 4, 128, 20, description="4-bit integers, 16-bit scale and 4-bit zero for 128"
-    ),
-    NumberFormat(
-        "int4-g64", 4, 64, 20, description="4-bit integers, 16-bit scale and 4-bit zero for 64"
+        "fp8-b128",
+        8,
+        128 * 128,
+        32,
+        description="8-bit floats, a 32-bit scale for 128 by 128",
+        products="fp8",
     ),
     NumberFormat(
-        "int4-g32", 4, 32, 20, description="4-bit integers, 16-bit scale and 4-bit zero for 32"
+        "mxfp4", 4, 32, 8, description="4-bit floats, an 8-bit scale for 32", products="fp4"
+    ),
+    NumberFormat(
+        "nvfp4", 4, 16, 8, description="4-bit floats, an 8-bit scale for 16", products="fp4"
+    ),
+    NumberFormat(
+        "mxfp8", 8, 32, 8, description="8-bit floats, an 8-bit scale for 32", products="fp8"
+    ),
+    *(
+        NumberFormat(
+            f"int8-g{group}",
+            8,
+            group,
+            16,
+            description=f"8-bit integers, a 16-bit scale for {group}",
+        )
+        for group in (32, 64, 128)
+    ),
+    *(
+        NumberFormat(
+            f"int4-g{group}-sym",
+            4,
+            group,
+            16,
+            description=f"4-bit integers around 0, a 16-bit scale for {group}",
+        )
+        for group in (32, 64, 128)
+    ),
+    *(
+        NumberFormat(
+            f"int4-g{group}",
+            4,
+            group,
+            20,
+            description=f"4-bit integers, 16-bit scale and 4-bit zero for {group}",
+        )
+        for group in (32, 64, 128)
     ),
     # GGUF blocks: 32 numbers with fp16 scales, or 256 numbers with scales of scales.
     NumberFormat("q4_0", 4, 32, 16, description="GGUF: 18 bytes for 32"),
@@ -87,6 +126,17 @@ _FORMATS = (
     NumberFormat("q4_k", 4, 256, 128, description="GGUF: 144 bytes for 256"),
     NumberFormat("q5_k", 5, 256, 128, description="GGUF: 176 bytes for 256"),
     NumberFormat("q6_k", 6, 256, 144, description="GGUF: 210 bytes for 256"),
+    NumberFormat("tq1_0", 1, 256, 176, description="GGUF: 54 bytes for 256"),
+    NumberFormat("tq2_0", 2, 256, 16, description="GGUF: 66 bytes for 256"),
+    NumberFormat("iq1_s", 1, 256, 144, description="GGUF: 50 bytes for 256"),
+    NumberFormat("iq1_m", 1, 256, 192, description="GGUF: 56 bytes for 256"),
+    NumberFormat("iq2_xxs", 2, 256, 16, description="GGUF: 66 bytes for 256"),
+    NumberFormat("iq2_xs", 2, 256, 80, description="GGUF: 74 bytes for 256"),
+    NumberFormat("iq2_s", 2, 256, 144, description="GGUF: 82 bytes for 256"),
+    NumberFormat("iq3_xxs", 3, 256, 16, description="GGUF: 98 bytes for 256"),
+    NumberFormat("iq3_s", 3, 256, 112, description="GGUF: 110 bytes for 256"),
+    NumberFormat("iq4_nl", 4, 32, 16, description="GGUF: 18 bytes for 32"),
+    NumberFormat("iq4_xs", 4, 256, 64, description="GGUF: 136 bytes for 256"),
 )
 
 FORMATS: dict[str, NumberFormat] = {item.name: item for item in _FORMATS}

@@ -9,7 +9,7 @@ from engine.catalog.precision import NumberFormat, get_format
 from engine.errors import InvalidRequest
 
 # Formats whose weights are usually multiplied as they are. Others are widened to bf16 on the fly.
-_SAME_ACTIVATIONS = frozenset({"fp32", "tf32", "bf16", "fp16", "fp8", "int8"})
+_SAME_ACTIVATIONS = frozenset({"fp32", "tf32", "bf16", "fp16", "fp8", "fp8-b128", "mxfp8", "int8"})
 _WIDE = frozenset({"fp32", "tf32"})
 
 
@@ -51,7 +51,8 @@ def resolve_formats(
     """Look the formats up and find the rate of each kind of product on the device.
 
     Without ``activations``, 32-, 16- and 8-bit weights are multiplied in their own format and
-    all others in bf16.
+    all others in bf16. Formats that differ in their scales only, such as nvfp4, take the rate of
+    their numbers; what a device does without units for a format is ``HardwareSpec.compute_rate``.
 
     Raises:
         UnknownName: a format is unknown (field "weights", "kv" or "activations").
@@ -62,19 +63,19 @@ def resolve_formats(
     if activations is None:
         name = weight_format.name
         activations = name if name in _SAME_ACTIVATIONS else "bf16"
-    activation_format = get_format(activations, "activations")
-    if not activation_format.arithmetic:
+    name = get_format(activations, "activations").multiplied_as
+    if name is None:
         raise InvalidRequest(
-            "no matrix unit multiplies this format; choose fp32, bf16, fp16, fp8 or int8",
+            "no matrix unit multiplies this format; choose fp32, tf32, bf16, fp16, fp8, int8, "
+            "fp4, nvfp4, mxfp4, mxfp8 or int4",
             field="activations",
         )
-    name = activation_format.name
     # Scores and softmax need 16 bits: 8-bit models run their attention core in them.
     attention = name if name in _WIDE or name == "fp16" else "bf16"
     return StepFormats(
         weights=weight_format,
         kv=kv_format,
-        activations=activation_format,
+        activations=get_format(name),
         matmul=hardware.compute_rate(name),
         attention=hardware.compute_rate(attention),
     )

@@ -38,6 +38,7 @@ EXPECTED_PATHS = {
     "/api/v1/engine",
     "/api/v1/models",
     "/api/v1/models/{model_id}",
+    "/api/v1/models/import",
     "/api/v1/hardware",
     "/api/v1/hardware/{hardware_id}",
     "/api/v1/simulate",

@@ -109,7 +109,8 @@ class ConfigDocument:
         if key not in self:
             if default is None:
                 self.wrong(key, f"is missing; give one of {', '.join(choices)}")
-            self.defaults[key] = default
+            if default:
+                self.defaults[key] = default
             return default
         value = self._take(key)
         if not isinstance(value, str):

@@ -9,7 +9,8 @@ from dataclasses import dataclass, replace
 from engine.catalog.importing.common import read_general
 from engine.catalog.importing.document import ConfigDocument, Object, as_object
 from engine.catalog.importing.families import find
-from engine.catalog.importing.quantization import StoredWeights, read_weights
+from engine.catalog.importing.quantization import read_weights
+from engine.catalog.importing.stored import StoredWeights
 from engine.catalog.model_spec import ModelSpec
 from engine.errors import InvalidRequest
 
@@ -49,8 +50,8 @@ def import_model(config: object, name: str | None = None, path: str = "config") 
     """
     document = ConfigDocument(as_object(config, path), path)
     found = find(document)
-    weights = read_weights(document, found.text)
     spec = found.reader(found.text)
+    weights = read_weights(document, found.text, spec.num_layers)
     for part in _distinct(document, found.text):
         read_general(part)
         part.done()

@@ -143,7 +143,7 @@ def read_deepseek_v4(document: ConfigDocument) -> ModelSpec:
     document.expect("num_key_value_heads", 1)
     document.expect("attention_bias", False)
     document.expect("mlp_bias", False)
-    document.ignore((*ROUTING, "swiglu_limit", "hc_eps", "compress_rope_theta", "expert_dtype"))
+    document.ignore((*ROUTING, "swiglu_limit", "hc_eps", "compress_rope_theta"))
     document.ignore(("mlp_layer_types",))
     width = document.size("moe_intermediate_size", MAX_WIDTH)
     shared = document.size("n_shared_experts", 1, low=0, default=1)

@@ -6,22 +6,14 @@ from gguf.constants import GGML_QUANT_SIZES, GGMLQuantizationType
 from engine.catalog.precision import FORMATS, get_format
 from engine.errors import UnknownName
 
-GGUF_NAMES = {
-    "fp32": "F32",
-    "fp16": "F16",
-    "bf16": "BF16",
-    "q4_0": "Q4_0",
-    "q4_1": "Q4_1",
-    "q5_0": "Q5_0",
-    "q5_1": "Q5_1",
-    "q8_0": "Q8_0",
-    "q2_k": "Q2_K",
-    "q3_k": "Q3_K",
-    "q4_k": "Q4_K",
-    "q5_k": "Q5_K",
-    "q6_k": "Q6_K",
-    "mxfp4": "MXFP4",
-}
+GGUF_NAMES = {"fp32": "F32", "fp16": "F16"} | {
+    name: name.upper()
+    for name in (
+        "bf16", "q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "q2_k", "q3_k", "q4_k", "q5_k", "q6_k",
+        "tq1_0", "tq2_0", "iq1_s", "iq1_m", "iq2_xxs", "iq2_xs", "iq2_s", "iq3_xxs", "iq3_s",
+        "iq4_nl", "iq4_xs", "mxfp4", "nvfp4",
+    )
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(("name", "gguf_name"), GGUF_NAMES.items())
@@ -32,7 +24,22 @@ def test_bits_are_those_of_the_gguf_package(name: str, gguf_name: str) -> None:
 
 @pytest.mark.parametrize(
     ("name", "bits"),
-    [("fp8", 8), ("int8", 8), ("int4", 4), ("nvfp4", 4.5), ("int4-g128", 4.15625), ("tf32", 32)],
+    [
+        ("fp8", 8),
+        ("int8", 8),
+        ("int4", 4),
+        ("tf32", 32),
+        ("nvfp4", 4.5),
+        ("mxfp8", 8.25),
+        ("fp8-b128", 8 + 32 / 128**2),
+        ("int4-g32", 4 + 20 / 32),
+        ("int4-g64", 4 + 20 / 64),
+        ("int4-g128", 4.15625),
+        ("int4-g32-sym", 4.5),
+        ("int4-g128-sym", 4.125),
+        ("int8-g32", 8.5),
+        ("int8-g128", 8.125),
+    ],
 )
 def test_bits_of_other_formats(name: str, bits: float) -> None:
     assert get_format(name).bits == bits
@@ -62,3 +69,19 @@ def test_an_unknown_format_names_the_field_and_not_the_input() -> None:
         get_format("<b>int3</b>", "weights")
     assert caught.value.field == "weights"
     assert "<b>" not in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("name", "products"),
+    [("bf16", "bf16"), ("nvfp4", "fp4"), ("mxfp8", "fp8"), ("fp8-b128", "fp8"), ("q4_k", None)],
+)
+def test_formats_with_scales_are_multiplied_as_their_numbers(
+    name: str, products: str | None
+) -> None:
+    assert get_format(name).multiplied_as == products
+
+
+def test_every_format_of_products_is_one_of_arithmetic() -> None:
+    for item in FORMATS.values():
+        products = item.multiplied_as
+        assert products is None or FORMATS[products].arithmetic
