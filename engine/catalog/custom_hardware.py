@@ -38,9 +38,6 @@ def read_custom_hardware(value: object, path: str = "hardware.custom") -> Hardwa
         UnsupportedModel: a field is unknown (names it).
     """
     document = ConfigDocument(as_object(value, path), path)
-    name = document.plain_text("name").strip() or "custom device"
-    if len(name) > _MAX_NAME or not name.isprintable():
-        document.wrong("name", f"give at most {_MAX_NAME} characters that can be printed")
     confirmed = document.texts("confirmed_dense") or ()
     dense = _rates(document, "dense_tflops")
     sparse = _rates(document, "sparse_tflops")
@@ -54,9 +51,9 @@ def read_custom_hardware(value: object, path: str = "hardware.custom") -> Hardwa
         document.wrong("dense_tflops", f"give a rate for one of {', '.join(_WIDE)} at least")
     spec = HardwareSpec(
         id="custom",
-        name=name,
-        vendor=document.plain_text("vendor"),
-        category=document.plain_text("category") or "custom",
+        name=_words(document, "name") or "custom device",
+        vendor=_words(document, "vendor"),
+        category=_words(document, "category") or "custom",
         memory_bytes=round(_bytes(document, "memory", "", 10**16)),
         bandwidth=_bytes(document, "bandwidth", "_s", 10**18),
         dense_flops=MappingProxyType(rates),
@@ -112,6 +109,14 @@ def _sparse_note(sparse: Mapping[str, float]) -> str:
     )
 
 
+def _words(document: ConfigDocument, key: str) -> str:
+    """A short text of one line; "" where the key is absent."""
+    text = document.plain_text(key).strip()
+    if len(text) > _MAX_NAME or not text.isprintable():
+        document.wrong(key, f"give at most {_MAX_NAME} characters that can be printed")
+    return text
+
+
 def _rates(document: ConfigDocument, key: str) -> dict[str, float]:
     inner = document.inner(key)
     if inner is None:
@@ -139,9 +144,7 @@ def _link(document: ConfigDocument | None) -> Interconnect | None:
         document.wrong(one, f"give one of {one} and {both}")
     given = one if one in document else both
     bandwidth = document.number(given, 10**9) * GB
-    link = Interconnect(
-        document.plain_text("type")[:_MAX_NAME], bandwidth if given == one else bandwidth / 2
-    )
+    link = Interconnect(_words(document, "type"), bandwidth if given == one else bandwidth / 2)
     document.done()
     return link
 

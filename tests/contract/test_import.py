@@ -38,6 +38,16 @@ def test_the_answer_is_the_engines_document(client: TestClient, model_id: str) -
     assert answer.json() == import_document(import_model(config, "mine"))
 
 
+def test_what_is_understood_is_told(client: TestClient) -> None:
+    support = client.get(PATH).json()
+    types = {entry["config"]["model_type"] for entry in RELEASED.values()}
+    assert types <= set(support["model_types"])
+    assert support["quantization_methods"] == sorted(support["quantization_methods"])
+    assert {"fp8", "awq", "gptq", "mxfp4", "compressed-tensors"} <= {
+        *support["quantization_methods"]
+    }
+
+
 HOSTILE: list[tuple[Any, str]] = [
     (None, "/config"),
     ([], "/config"),

@@ -1,17 +1,27 @@
-"""``POST /api/v1/models/import``."""
+"""``POST /api/v1/models/import``, and what it understands."""
 
 from __future__ import annotations
 
 from fastapi import APIRouter, Response
 
+from engine.catalog.importing.families import READERS, WRAPPERS
 from engine.catalog.importing.imported import import_model as read_model
+from engine.catalog.importing.quantization import METHODS
 from engine.catalog.importing.report import import_document
 from webapp.api.strict_route import StrictJsonRoute
 from webapp.problems import JsonResponse
-from webapp.schemas.importing import ImportDocument, ImportRequest
+from webapp.schemas.importing import ImportDocument, ImportRequest, ImportSupport
 from webapp.schemas.problem import problem_responses
 
 router = APIRouter(tags=["catalogue"], route_class=StrictJsonRoute)
+
+
+@router.get("/models/import", response_model=ImportSupport)
+def import_support() -> ImportSupport:
+    """The types of models and the ways of quantization that an import understands."""
+    return ImportSupport(
+        model_types=sorted([*READERS, *WRAPPERS]), quantization_methods=sorted(METHODS)
+    )
 
 
 @router.post(

@@ -7,6 +7,15 @@ from pydantic import Field
 from webapp.schemas.base import Name, OutputModel, StrictModel
 
 
+class ImportSupport(OutputModel):
+    """What an import understands; anything else is refused by the key that says it."""
+
+    model_types: list[str] = Field(description='Values of "model_type".')
+    quantization_methods: list[str] = Field(
+        description='Values of "quantization_config.quant_method".'
+    )
+
+
 class ImportRequest(StrictModel):
     """A model's config.json as it is on Hugging Face."""
 

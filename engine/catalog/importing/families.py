@@ -45,15 +45,14 @@ class Wrapper:
     """A model that sees as well: its language model stands under "text_config".
 
     ``texts`` are the types that the inner document may have; the first one is meant where it
-    names none. ``tied`` is what an absent "tie_word_embeddings" means for the inner type.
+    names none.
     """
 
     texts: tuple[str, ...]
-    tied: bool = False
 
 
 WRAPPERS: Mapping[str, Wrapper] = {
-    "gemma3": Wrapper(("gemma3_text",), tied=True),
+    "gemma3": Wrapper(("gemma3_text",)),
     "qwen3_5": Wrapper(("qwen3_5_text",)),
     "qwen3_5_moe": Wrapper(("qwen3_5_moe_text",)),
     "kimi_k25": Wrapper(("deepseek_v3", "kimi_k2")),
@@ -105,7 +104,7 @@ def find(document: ConfigDocument) -> Found:
     _check_architectures(text)
     left_out = tuple(key for key in ("vision_config", "audio_config") if key in document)
     document.ignore(_TOWERS)
-    _tied_outside(document, text, wrapper)
+    _tied_outside(document, text)
     return Found(text, _reader(text, inner_type), inner_type, left_out)
 
 
@@ -120,15 +119,13 @@ def _reader(document: ConfigDocument, model_type: str) -> Reader:
     return reader
 
 
-def _tied_outside(document: ConfigDocument, text: ConfigDocument, wrapper: Wrapper) -> None:
-    """The wrapper's own "tie_word_embeddings" must agree with its text's."""
+def _tied_outside(document: ConfigDocument, text: ConfigDocument) -> None:
+    """The wrapper's "tie_word_embeddings" holds for its text, which must not say otherwise."""
     if "tie_word_embeddings" not in document:
         return
-    outside = document.flag("tie_word_embeddings", default=wrapper.tied)
-    if "tie_word_embeddings" in text:
-        text.expect("tie_word_embeddings", outside)
-    else:
-        text.default("tie_word_embeddings", outside)
+    outside = document.flag("tie_word_embeddings", default=False)
+    text.default("tie_word_embeddings", outside)
+    text.expect("tie_word_embeddings", outside)
 
 
 def _check_architectures(document: ConfigDocument) -> None:

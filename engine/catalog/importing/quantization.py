@@ -35,8 +35,8 @@ def read_weights(document: ConfigDocument, text: ConfigDocument, num_layers: int
     if quantization is None:
         text.expect("expert_dtype")
         return StoredWeights(others, others)
-    method = quantization.text("quant_method", tuple(_METHODS))
-    stored = _METHODS[method](quantization, others, num_layers)
+    method = quantization.text("quant_method", tuple(METHODS))
+    stored = METHODS[method](quantization, others, num_layers)
     quantization.done()
     return _with_expert_dtype(text, stored)
 
@@ -191,7 +191,7 @@ def _scheme(document: ConfigDocument, key: str) -> str | None:
     return f"int{bits}"
 
 
-_METHODS: Mapping[str, Callable[[ConfigDocument, str, int], StoredWeights]] = {
+METHODS: Mapping[str, Callable[[ConfigDocument, str, int], StoredWeights]] = {
     "fp8": _fp8,
     "awq": _grouped,
     "gptq": _grouped,

@@ -114,6 +114,9 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"tdp_w": 0}, "tdp_w"),
     ({"name": "x" * 101}, "name"),
     ({"name": "a\nb"}, "name"),
+    ({"vendor": "\x00"}, "vendor"),
+    ({"category": 7}, "category"),
+    ({"interconnect": {"type": "x" * 101, "unidirectional_gb_s": 1}}, "interconnect.type"),
 ]
 
 

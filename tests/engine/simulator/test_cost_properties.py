@@ -17,6 +17,7 @@ from engine.catalog.attention import (
     SlidingAttention,
     SparseAttention,
 )
+from engine.catalog.hardware import published_hardware
 from engine.catalog.kv_cache import kv_groups
 from engine.catalog.models import ModelSpec
 from engine.catalog.parts import MlaSpec, Mlp, ModelExtras, MoeSpec, QkNorm
@@ -25,6 +26,7 @@ from engine.scheduling.plan import SequenceShape
 from engine.simulator.layout import Layout
 from engine.simulator.memory import PagedTokens, memory_needs
 from engine.simulator.step_cost import StepCostModel
+from engine.simulator.typical import TypicalCostModel
 from tests.engine.simulator.cases import ALL_MODELS, batches, device
 
 # By the bits of a number, all multiplied in bf16 so that only their size differs.
@@ -96,6 +98,20 @@ def test_more_bandwidth_or_flops_is_never_slower(
     )
     for better in faster:
         assert _priced(model, better).cost(batch).time <= time * (1 + 1e-12)
+
+
+@few
+@given(models, st.sampled_from(published_hardware()), batches, st.floats(1, 100), st.floats(1, 100))
+def test_nor_is_it_at_the_efficiency_that_devices_reach(
+    model: ModelSpec, machine, batch: list[SequenceShape], wider: float, quicker: float
+) -> None:
+    time = TypicalCostModel(model, machine).cost(batch).time
+    rates = {name: rate * quicker for name, rate in machine.dense_flops.items()}
+    for better in (
+        replace(machine, bandwidth=machine.bandwidth * wider),
+        replace(machine, dense_flops=rates),
+    ):
+        assert TypicalCostModel(model, better).cost(batch).time <= time * (1 + 1e-9)
 
 
 @few
