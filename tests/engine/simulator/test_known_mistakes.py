@@ -29,10 +29,10 @@ PROMPT = SequenceShape(0, 100, samples=True)
 
 
 def _cost_model(
-    model: str | ModelSpec, layout: Layout | None = None, **formats: str
+    model: str | ModelSpec, layout: Layout | None = None, weights: str = "bf16"
 ) -> StepCostModel:
     spec = get_model(model) if isinstance(model, str) else model
-    return StepCostModel(spec, device(), layout=layout or Layout(), **formats)
+    return StepCostModel(spec, device(), weights, layout=layout or Layout())
 
 
 def _operators(model: StepCostModel, *shapes: SequenceShape) -> dict[str, Operator]:
