@@ -21,7 +21,9 @@ def main() -> None:
     os.nice(NICENESS)
     fields = json.loads(sys.stdin.read())
     try:
-        answer: dict[str, object] = {"document": simulate(Scenario(**fields)).to_document()}
+        answer: dict[str, object] = {
+            "document": simulate(Scenario.from_document(fields)).to_document()
+        }
     except EngineError as error:
         answer = {"error": {"code": error.code, "message": error.message, "field": error.field}}
     json.dump(answer, sys.stdout, allow_nan=False)

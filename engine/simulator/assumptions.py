@@ -7,7 +7,10 @@ from typing import TYPE_CHECKING
 from engine.catalog.device import ComputeRate
 from engine.catalog.kv_cache import kv_groups
 from engine.catalog.units import bytes_label, count, si_label
+from engine.simulator.layout import Route
+from engine.simulator.links import link_of
 from engine.simulator.model_assumptions import model_assumptions
+from engine.simulator.run_assumptions import run_assumptions
 from engine.simulator.step_cost import StepCostModel
 
 if TYPE_CHECKING:
@@ -42,6 +45,8 @@ def assumptions(report: SimulationReport) -> list[str]:
 
 def _workload(report: SimulationReport) -> list[str]:
     scenario = report.scenario
+    if not scenario.is_plain:
+        return run_assumptions(report.ideal)
     shown = (
         f"The decode section shows decode step {scenario.shown_decode_step} of "
         f"{scenario.decode_steps}, the middle one"
@@ -105,7 +110,7 @@ def _devices(model: StepCostModel) -> list[str]:
         "operators of one."
     ]
     lines += _copies(model)
-    link = model.hardware.interconnect
+    link = link_of(Route.GROUP, model.layout, model.hardware, model.network)
     if link is None:
         lines.append(
             "No link is known for this device: adding up the devices' results takes no time here, "
@@ -146,7 +151,7 @@ def _limits(report: SimulationReport) -> list[str]:
             f"{scenario.cached_tokens:,} positions are more than the model's context of "
             f"{model.max_context:,}."
         )
-    if not report.memory.fits:
+    if not report.fits:
         lines.append(
             f"The devices hold {bytes_label(report.memory.capacity)} and the run needs "
             f"{bytes_label(report.memory.total)}: the times are those of devices with more memory."

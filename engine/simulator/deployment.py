@@ -85,6 +85,11 @@ class Deployment:
         """
         return hardware_from(self.hardware)
 
+    @property
+    def engine_name(self) -> str:
+        """The serving engine of typical times."""
+        return self.engine or DEFAULT_ENGINE
+
     def cost_model(self) -> CostModel:
         """What prices the steps of one data-parallel group; building it takes a moment.
 
@@ -99,8 +104,9 @@ class Deployment:
         if self.times == "ideal":
             whole = StepCostModel(model, hardware, *formats, self.layout, self.network)
         else:
-            engine = self.engine or DEFAULT_ENGINE
-            whole = TypicalCostModel(model, hardware, *formats, self.layout, engine, self.network)
+            whole = TypicalCostModel(
+                model, hardware, *formats, self.layout, self.engine_name, self.network
+            )
         return whole if self.layout.stages == 1 else PipelinedCostModel(whole, self.layout)
 
     def placement(self) -> Placement:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from engine.catalog.kv_cache import kv_groups
 from engine.catalog.precision import NumberFormat, whole
 from engine.catalog.units import bytes_label, count, si_label, time_label
 from engine.simulator.kv_formulas import entry_name, kv_per_token_formula
+from engine.simulator.limits_document import write_limits
 from engine.simulator.quantity import Document, Sources, quantity
+from engine.simulator.run_document import write_estimates, write_run
 from engine.simulator.step_document import write_step
 
 if TYPE_CHECKING:
@@ -30,38 +33,45 @@ class _Writer:
         self.sources = Sources.of(self.model, self.hardware)
 
     def document(self) -> Document:
-        report = self.report
+        report, runs = self.report, self.runs()
         return {
             "scenario": self.scenario(),
             "model": self.model_entry(),
             "hardware": self.hardware_entry(),
             "formats": self.formats(),
             "assumptions": report.assumptions,
-            **self.latencies(),
+            **self.latencies(runs["ideal"]),
             "memory": self.memory(),
-            "prefill": write_step(report.prefill, report.cost_model, self.sources),
+            "prefill": write_step(report.prefill, self.sources),
             "decode": {
-                **write_step(report.decode, report.cost_model, self.sources),
+                **write_step(report.decode, self.sources),
                 **self.decode_extras(),
             },
             **self.roofline(),
+            **runs,
+            "limits": write_limits(report.capacity, report.ideal, self.sources),
+        }
+
+    def runs(self) -> dict[str, Document]:
+        """The closed form at ideal and at typical speed."""
+        report, asked = self.report, self.report.scenario
+        rest = (self.sources, asked.usd_per_hour, asked.idle_share)
+        return {
+            "ideal": write_run(report.ideal, *rest),
+            "typical": write_estimates(report.typical, *rest),
         }
 
     # ── what was asked, of what ──────────────────────────────────────────────────────────────
 
     def scenario(self) -> Document:
         asked = self.report.scenario
-        return {
-            "model": self.model.id,
-            "hardware": self.hardware.id,
-            "devices": asked.devices,
-            "weights": asked.weights,
-            "kv": asked.kv,
-            "activations": asked.activations,
-            "batch": asked.batch,
-            "prompt_tokens": asked.prompt_tokens,
-            "output_tokens": asked.output_tokens,
-        }
+        echo = asdict(asked)
+        # Ids as the catalogue writes them; what was given as an object comes back as it was.
+        if isinstance(asked.model, str):
+            echo["model"] = self.model.id
+        if isinstance(asked.hardware, str):
+            echo["hardware"] = self.hardware.id
+        return echo
 
     def model_entry(self) -> Document:
         model = self.model
@@ -96,8 +106,12 @@ class _Writer:
 
     # ── what came out ────────────────────────────────────────────────────────────────────────
 
-    def latencies(self) -> Document:
+    def latencies(self, ideal: Document) -> Document:
+        """Of the loop where it ran, else those of the closed form."""
         report, asked = self.report, self.report.scenario
+        if not asked.is_plain:
+            names = {"ttft": "ttft", "itl": "tpot", "tokens_per_s": "tokens_per_s"}
+            return {name: ideal[found] for name, found in names.items()}
         gaps = asked.batch * asked.decode_steps
         itl_formula = (
             f"mean of {gaps:,} gaps between tokens = ({time_label(report.makespan)} - "
@@ -130,7 +144,10 @@ class _Writer:
         bits = f"{formats.weights.bits:g} bits / 8"
         weights = f"{self.model.num_parameters:,} parameters × {bits}"
         replicated = " + parts kept on every device" if needs.devices > 1 else ""
+        fits = self.report.fits
         verdict = f"{bytes_label(needs.total)} {'≤' if needs.fits else '>'} {capacity}"
+        if fits is not needs.fits:
+            verdict += ", but the fullest stage holds more than its device has"
         source = self.sources.structure
         return {
             "weights": quantity(needs.weights, "B", weights + replicated, source),
@@ -149,7 +166,7 @@ class _Writer:
             ),
             "total": quantity(needs.total, "B", "weights + kv_cache + activations", source),
             "capacity": quantity(needs.capacity, "B", capacity, self.sources.hardware),
-            "fits": quantity(needs.fits, "bool", verdict, self.sources.rates),
+            "fits": quantity(fits, "bool", verdict, self.sources.rates),
             "resident": quantity(needs.weights, "B", weights + replicated, source),
             "streamed": quantity(needs.streamed, "B", self.streamed_formula() + replicated, source),
             "kv_blocks": quantity(
@@ -201,8 +218,10 @@ class _Writer:
         asked, needs = report.scenario, report.memory
         context = asked.prompt_tokens + asked.shown_decode_step
         kv_read = sum(item.operator.kv_bytes for item in report.decode.operators)
-        floor = needs.streamed / needs.devices + kv_read
-        bandwidth = report.cost_model.roofline.bandwidth
+        model = report.cost_model
+        streamed = model.step.streamed_weight_bytes(report.decode.shape.tokens)
+        resident = needs.weights / model.group.devices
+        bandwidth = model.roofline.bandwidth
         return {
             "context_tokens": quantity(
                 context,
@@ -211,17 +230,16 @@ class _Writer:
                 self.sources.loop,
             ),
             "bandwidth_floor": quantity(
-                floor / bandwidth,
+                (streamed + kv_read) / bandwidth,
                 "s",
-                f"({needs.streamed / needs.devices:,.0f} B of weights + {kv_read:,.0f} B of KV "
+                f"({streamed:,.0f} B of weights + {kv_read:,.0f} B of KV "
                 f"cache) / {si_label(bandwidth, 'B/s')}",
                 self.sources.rates,
             ),
             "weights_floor": quantity(
-                needs.weights / needs.devices / bandwidth,
+                resident / bandwidth,
                 "s",
-                f"all resident weights: {needs.weights / needs.devices:,.0f} B / "
-                f"{si_label(bandwidth, 'B/s')}",
+                f"all resident weights: {resident:,.0f} B / {si_label(bandwidth, 'B/s')}",
                 self.sources.rates,
             ),
         }

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from engine.errors import InvalidRequest
 
 MAX_DRAFTS = 64
+MAX_CHUNK = 2**24
 HOST_LINK_GB_S = 63.0
 """A device's way to its host where nothing else is said: PCIe 5.0 x16, one direction."""
 TRANSFER_LINK_GB_S = 50.0
@@ -86,7 +87,7 @@ class Features:
 
     def __post_init__(self) -> None:
         if self.chunk_tokens is not None:
-            _check_range(self.chunk_tokens, 1, 2**24, "chunk_tokens")
+            _check_range(self.chunk_tokens, 1, MAX_CHUNK, "chunk_tokens")
         _check_range(self.prefix_hit_rate, 0, 1, "prefix_hit_rate")
 
     @property

@@ -77,8 +77,12 @@ class MemoryNeeds:
 def memory_needs(
     step: DecoderStep, hardware: HardwareSpec, paged: PagedTokens, step_tokens: int
 ) -> MemoryNeeds:
-    """Memory of a run that holds ``paged`` and whose largest step has ``step_tokens`` tokens."""
-    devices = step.group.devices
+    """Memory of a run that holds ``paged`` and whose largest step has ``step_tokens`` tokens.
+
+    Of one data-parallel group, all its stages together.
+    """
+    tensor, stages = step.group.devices, step.layout.stages
+    devices = tensor * stages
     model = step.model
     kv = step.formats.kv
     state = model.state_bytes_per_sequence
@@ -86,8 +90,8 @@ def memory_needs(
     copies = step.group.cache_copies(model)
     kept = entries if copies == 1 else entries * copies
     return MemoryNeeds(
-        weights=devices * _resident(step),
-        streamed=devices * step.streamed_weight_bytes(paged.sequences),
+        weights=tensor * _resident(step),
+        streamed=tensor * step.streamed_weight_bytes(paged.sequences),
         kv_cache=paged.sequences * (kept + state),
         kv_bytes_per_token=model.kv_bytes_per_token(kv.bits),
         activations=peak_activations(step, step_tokens, paged.sequences),
@@ -125,7 +129,7 @@ def peak_activations(step: DecoderStep, tokens: int, sampled: int) -> Activation
         for operator in step.sequence
         if isinstance(operator, CoreOperator) or operator.rows is Rows.TOKENS
     )
-    devices = step.group.devices
+    devices = step.group.devices * step.layout.stages
     stored = step.formats.stored_activations
     size = f"{stored.bits / 8:g} B"
     on_all = "" if devices == 1 else f" × {devices} devices"

@@ -124,8 +124,10 @@ def _chunks(model: CostModel, prompts: Prompts, chunk: int) -> Prefill:
     done = (count - 1) / 2
     beside: tuple[Group, ...] = ((done, SequenceShape(prompts.tokens, 1, True)),) if done else ()
 
+    undivided = model.whole if isinstance(model, PipelinedCostModel) else model
+
     def run(start: int, new: int, *, samples: bool) -> float:
-        return step_time(model, (1, SequenceShape(start, new, samples)), *beside)
+        return step_time(undivided, (1, SequenceShape(start, new, samples)), *beside)
 
     full = steps - 1
     last_start = prompts.cached + full * chunk

@@ -87,7 +87,7 @@ class Placement:
     def activations(self, step_tokens: int, sequences: int) -> Fraction:
         """Activations of a step at their peak on one device."""
         peak = peak_activations(self.step, step_tokens, sequences)
-        return _exact(peak.bytes) / self.step.group.devices
+        return _exact(peak.bytes) / (self.step.group.devices * self.layout.stages)
 
     def needed(self, load: Load) -> Fraction:
         """Bytes that the load takes on the fullest device, weights included."""

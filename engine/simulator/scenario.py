@@ -1,13 +1,9 @@
-"""A question to the simulator, and the run that answers it."""
+"""The run that answers a question to the simulator."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import ClassVar
+from dataclasses import dataclass, field, replace
 
-from engine.catalog.hardware import get_hardware
-from engine.catalog.models import get_model
-from engine.errors import InvalidRequest
 from engine.scheduling.blocks import BlockPool
 from engine.scheduling.events import Event, StepCompleted
 from engine.scheduling.latency import LatencyRecorder
@@ -15,124 +11,111 @@ from engine.scheduling.loop import SchedulingLoop, VirtualClock
 from engine.scheduling.plan import SequenceShape
 from engine.scheduling.request import Request
 from engine.scheduling.scheduler import Scheduler, SchedulerLimits
-from engine.simulator.layout import MAX_DEVICES, Layout
+from engine.simulator.capacity import capacity
+from engine.simulator.deployment import Deployment, ideal_model
+from engine.simulator.estimates import estimates
 from engine.simulator.memory import PagedTokens, memory_needs
+from engine.simulator.pipeline import Pipeline, divided
+from engine.simulator.question import Scenario
 from engine.simulator.report import SimulationReport
 from engine.simulator.roofline_executor import RooflineExecutor
+from engine.simulator.run import BatchRun, run_batch
 from engine.simulator.step_cost import StepCost, StepCostModel
+from engine.simulator.step_shape import repeated_shape
 
-
-@dataclass(frozen=True, slots=True)
-class Scenario:
-    """``batch`` equal requests that arrive together, on ``devices`` equal devices.
-
-    ``model`` and ``hardware`` are ids of the catalogue; ``weights``, ``kv`` and ``activations``
-    names of number formats (activations: None follows the weights).
-
-    Raises:
-        InvalidRequest: a number is out of its range, or the run would take too long to simulate.
-    """
-
-    model: str
-    hardware: str
-    devices: int = 1
-    weights: str = "bf16"
-    kv: str = "bf16"
-    batch: int = 1
-    prompt_tokens: int = 512
-    output_tokens: int = 128
-    activations: str | None = None
-
-    RANGES: ClassVar[dict[str, tuple[int, int]]] = {
-        "devices": (1, MAX_DEVICES),
-        "batch": (1, 4096),
-        "prompt_tokens": (1, 2_000_000),
-        "output_tokens": (1, 131_072),
-    }
-    # The loop is run for real, one sequence and step after the other: two seconds at most.
-    MAX_SAMPLED_TOKENS: ClassVar[int] = 2**18
-    MAX_CACHED_TOKENS: ClassVar[int] = 2**24
-
-    def __post_init__(self) -> None:
-        for name, (low, high) in self.RANGES.items():
-            value: object = getattr(self, name)
-            if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
-                raise InvalidRequest(f"choose a whole number from {low:,} to {high:,}", field=name)
-        for name in ("model", "hardware", "weights", "kv", "activations"):
-            value = getattr(self, name)
-            if not isinstance(value, str) and not (name == "activations" and value is None):
-                raise InvalidRequest("give a name as text", field=name)
-        if self.batch * self.output_tokens > self.MAX_SAMPLED_TOKENS:
-            raise InvalidRequest(
-                f"batch times output tokens may be {self.MAX_SAMPLED_TOKENS:,} at most, as every "
-                "token is simulated; choose fewer of either",
-                field="output_tokens",
-            )
-        if self.batch * (self.prompt_tokens + self.output_tokens) > self.MAX_CACHED_TOKENS:
-            raise InvalidRequest(
-                f"batch times prompt and output tokens may be {self.MAX_CACHED_TOKENS:,} at most; "
-                "choose fewer of either",
-                field="prompt_tokens",
-            )
-
-    @property
-    def cached_tokens(self) -> int:
-        """Positions that each request holds at its end: the last token is never fed back."""
-        return self.prompt_tokens + self.output_tokens - 1
-
-    @property
-    def decode_steps(self) -> int:
-        """Steps after the one that runs the prompts."""
-        return self.output_tokens - 1
-
-    @property
-    def shown_decode_step(self) -> int:
-        """The decode step that a report shows: the middle one, whose context is the mean.
-
-        With one output token no decode step runs: the one that would follow is shown.
-        """
-        return max(self.output_tokens // 2, 1)
+__all__ = ["Scenario", "simulate"]
 
 
 def simulate(scenario: Scenario) -> SimulationReport:
-    """Run the scenario through the scheduling loop on a virtual clock.
+    """Predict the scenario, ideal and typical.
 
-    A model that does not fit the devices still gets its times, as if it did.
+    A plain one runs through the scheduling loop on a virtual clock; with features, stages or
+    groups its ideal times are those of the closed form. A model that does not fit the devices
+    still gets its times, as if it did.
 
     Raises:
         UnknownName, InvalidRequest: a model, device or format is unknown (names the field).
         UnsupportedModel: the model has a part that is not simulated (field "model").
         FileFormatError: this machine was chosen and its calibration cannot be read.
     """
-    model = get_model(scenario.model)
-    hardware = get_hardware(scenario.hardware)
-    cost_model = StepCostModel(
-        model,
-        hardware,
-        weights=scenario.weights,
-        kv=scenario.kv,
-        activations=scenario.activations,
-        layout=Layout(tensor=scenario.devices),
+    deployment, features = scenario.deployment("ideal"), scenario.features
+    ideal = run_batch(deployment, scenario.requests, features)
+    typical = run_batch(replace(deployment, times="typical"), scenario.requests, features)
+    limits = capacity(deployment, scenario.requests, features)
+    cost_model = ideal_model(deployment.cost_model())
+    load = limits.load
+    times = _loop_times(scenario, cost_model) if scenario.is_plain else _closed_times(ideal)
+    return SimulationReport(
+        scenario=scenario,
+        cost_model=cost_model,
+        memory=memory_needs(
+            cost_model.step,
+            cost_model.hardware,
+            PagedTokens(load.sequences, load.tokens),
+            load.step_tokens,
+        ),
+        prefill=times.prefill,
+        decode=times.decode,
+        ttft=times.ttft,
+        itl=times.itl,
+        makespan=times.makespan,
+        ideal=ideal,
+        typical=estimates(typical),
+        capacity=limits,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _Times:
+    """Seconds of the ideal run, and the two steps that a report shows."""
+
+    ttft: float
+    itl: float | None
+    makespan: float
+    prefill: StepCost
+    decode: StepCost
+
+
+def _loop_times(scenario: Scenario, cost_model: StepCostModel) -> _Times:
     run = _run(scenario, cost_model)
     requests = run.latencies.requests.values()
     ttft = run.latencies.mean_ttft()
     end = max((request.token_times[-1] for request in requests), default=None)
     if ttft is None or end is None or run.prefill is None:
         raise AssertionError("the loop ended without a token")
-    paged = PagedTokens(scenario.batch, scenario.cached_tokens)
-    return SimulationReport(
-        scenario=scenario,
-        cost_model=cost_model,
-        memory=memory_needs(
-            cost_model.step, hardware, paged, scenario.batch * scenario.prompt_tokens
+    decode = run.decode or _following_step(scenario, cost_model)
+    return _Times(ttft, run.latencies.mean_itl(), end, run.prefill, decode)
+
+
+def _closed_times(run: BatchRun) -> _Times:
+    """Of the steps the largest of the prompts is shown and the middle one of decoding.
+
+    In stages it is what one microbatch does.
+    """
+    prompts, output = run.prompts, run.batch.output_tokens
+    new, together = prompts.new, prompts.sequences
+    if prompts.chunk is not None:
+        together = max(min(prompts.chunk // new, together), 1)
+        new = min(new, prompts.chunk)
+    drafts = 0 if run.features.speculation is None else run.features.speculation.drafts
+    context = prompts.tokens + max(output // 2, 1) - 1
+    return _Times(
+        run.ttft,
+        run.tpot,
+        run.e2e,
+        _shown(run.prefill_deployment, together, SequenceShape(prompts.cached, new, True)),
+        _shown(
+            run.deployment,
+            prompts.sequences,
+            SequenceShape(context, 1 + drafts, True, drafts),
         ),
-        prefill=run.prefill,
-        decode=run.decode or _following_step(scenario, cost_model),
-        ttft=ttft,
-        itl=run.latencies.mean_itl(),
-        makespan=end,
     )
+
+
+def _shown(deployment: Deployment, sequences: int, shape: SequenceShape) -> StepCost:
+    model = ideal_model(deployment.cost_model())
+    parts = Pipeline(deployment.layout.stages, model.model.num_layers).microbatches(sequences)
+    return model.cost_of(divided(repeated_shape(model.step, [(sequences, shape)]), parts))
 
 
 @dataclass(slots=True)

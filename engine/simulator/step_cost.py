@@ -44,6 +44,11 @@ class StepCost:
         return self.flops / self.bytes
 
     @property
+    def model(self) -> StepCostModel:
+        """What priced it."""
+        return self._model
+
+    @property
     def operators(self) -> tuple[PricedOperator, ...]:
         """The step operator by operator, as one device runs it."""
         return self._model.price_operators(self.shape)

@@ -11,8 +11,9 @@ from engine.simulator.roofline import Bound, PricedOperator
 from engine.simulator.step_cost import StepCost, StepCostModel
 
 
-def write_step(cost: StepCost, model: StepCostModel, sources: Sources) -> Document:
+def write_step(cost: StepCost, sources: Sources) -> Document:
     """FLOPs, bytes, intensity, time and bound on all devices; the operators of one device."""
+    model = cost.model
     devices = model.group.devices
     on_all = "" if devices == 1 else f" × {devices} devices"
     priced = cost.operators
@@ -42,9 +43,12 @@ def _operator(priced: PricedOperator, model: StepCostModel, sources: Sources) ->
         f"{operator.bytes:,} B / {si_label(roofline.bandwidth, 'B/s')})"
     )
     if operator.link_bytes:
-        time = f"{operator.link_bytes:,.0f} B over the link" + (
-            f" at {si_label(roofline.link, 'B/s')}" if roofline.link else ", of unknown speed: 0"
+        speed = roofline.speed(operator.route)
+        time = f"{operator.link_bytes:,.0f} B {operator.route}" + (
+            f" at {si_label(speed, 'B/s')}" if speed else ", over a link of unknown speed: 0"
         )
+    if operator.skew != 1:
+        time = f"the busiest device does {operator.skew:g} times the mean: {time}"
     structure = sources.structure
     intensity = f"{operator.flops:,} FLOP / {operator.bytes:,} B"
     return {

@@ -96,9 +96,33 @@ known = {
     "prompt_tokens": st.integers(1, 5000),
     "output_tokens": st.integers(1, 16),
 }
+shares = st.floats(0, 1, allow_nan=False)
+rates = st.floats(0.1, 1000)
+features = {
+    "data": st.sampled_from([1, 2, 8]),
+    "stages": st.sampled_from([1, 2, 4]),
+    "experts": st.booleans(),
+    "imbalance": st.floats(1, 3),
+    "per_node": st.none() | st.sampled_from([1, 8]),
+    "network_gb_s": st.none() | rates,
+    "engine": st.none() | st.sampled_from(["trtllm", "llama.cpp-cuda", "abacus"]),
+    "memory_utilization": st.floats(0.1, 1),
+    "chunk_tokens": st.none() | st.sampled_from([1, 512]),
+    "prefix_hit_rate": shares,
+    "speculation": st.none()
+    | st.fixed_dictionaries(
+        {"drafts": st.integers(1, 8), "acceptance": shares},
+        optional={"draft_model": st.none() | st.just("smollm2-135m"), "draft_fraction": shares},
+    ),
+    "offload": st.none() | st.fixed_dictionaries({"link_gb_s": rates}),
+    "disaggregation": st.none()
+    | st.fixed_dictionaries({}, optional={"devices": st.just(2), "link_gb_s": rates}),
+    "usd_per_hour": st.none() | rates,
+    "idle_share": shares,
+}
 
 
-@given(body=st.fixed_dictionaries(known))
+@given(body=st.fixed_dictionaries(known, optional=features))
 @hypothesis.settings(max_examples=150, deadline=None, derandomize=True)
 def test_every_model_on_every_device(client: TestClient, body: dict[str, object]) -> None:
     answer = client.post("/api/v1/simulate", json=body)
@@ -106,7 +130,7 @@ def test_every_model_on_every_device(client: TestClient, body: dict[str, object]
     if answer.status_code == 200:
         SimulationDocument.model_validate(answer.json())
     else:
-        assert answer.json()["code"] == "invalid_request"
+        assert answer.json()["code"] in ("invalid_request", "unknown_name")
 
 
 def test_a_service_has_the_same_document_as_the_command(client: TestClient) -> None:
@@ -148,3 +172,56 @@ def test_same_document_as_the_command(client: TestClient) -> None:
         "weights": "int4-g128",
     }
     assert client.post("/api/v1/simulate", json=body).json() == printed
+
+
+def test_features_and_layouts_give_the_same_document_as_the_command(client: TestClient) -> None:
+    options = (
+        "--model deepseek-v3 --hardware h200-sxm --devices 2 --data 4 --stages 2 --experts "
+        "--imbalance 1.2 --per-node 8 --network-gb-s 25 --engine trtllm --memory-utilization 0.8 "
+        "--weights fp8 --batch 9 --prompt-tokens 900 --output-tokens 20 --chunk-tokens 256 "
+        "--prefix-hit-rate 0.5 --drafts 2 --acceptance 0.8 --draft-fraction 0.1 "
+        "--offload-gb-s 50 --prefill-devices 4 --transfer-gb-s 30 --usd-per-hour 3 "
+        "--idle-share 0.1"
+    )
+    ran = CliRunner().invoke(engine_command, ["simulate", *options.split(), "--json"])
+    assert ran.exit_code == 0, ran.output
+    printed = json.loads(ran.stdout)
+    answer = client.post("/api/v1/simulate", json=printed["scenario"])
+    assert answer.status_code == 200
+    assert answer.json() == printed
+    SimulationDocument.model_validate(printed)
+
+
+def test_a_model_and_a_device_of_ones_own(client: TestClient) -> None:
+    config = {
+        "model_type": "llama",
+        "architectures": ["LlamaForCausalLM"],
+        "hidden_size": 4096,
+        "intermediate_size": 14_336,
+        "num_hidden_layers": 32,
+        "num_attention_heads": 32,
+        "num_key_value_heads": 8,
+        "vocab_size": 128_256,
+        "tie_word_embeddings": False,
+        "max_position_embeddings": 131_072,
+    }
+    custom = {
+        "name": "Mine",
+        "memory_gb": 80,
+        "bandwidth_gb_s": 3350,
+        "dense_tflops": {"bf16": 989},
+    }
+    body = {"model": {"config": config}, "hardware": {"custom": custom}, "output_tokens": 4}
+    own = client.post("/api/v1/simulate", json=body)
+    assert own.status_code == 200, own.json()
+    known = {"model": "llama-3.1-8b", "hardware": "h100-sxm", "output_tokens": 4}
+    same = client.post("/api/v1/simulate", json=known).json()
+    assert own.json()["memory"]["weights"]["value"] == same["memory"]["weights"]["value"]
+    assert own.json()["ttft"]["value"] == pytest.approx(same["ttft"]["value"], rel=1e-3)
+    again = client.post("/api/v1/simulate", json=own.json()["scenario"])
+    assert again.json() == own.json()
+    wrong = client.post(
+        "/api/v1/simulate", json={**body, "model": {"config": {**config, "hidden_size": "big"}}}
+    )
+    assert wrong.status_code == 422
+    assert wrong.json()["errors"][0]["pointer"] == "/model/config/hidden_size"

@@ -28,6 +28,8 @@ def test_the_table_says_that_it_is_predicted() -> None:
     assert result.stdout.startswith("predicted: llama-3.1-8b on 1 × H100 SXM5 80GB")
     for words in ("TTFT", "ITL", "16.1 GB / 15.0 GiB", "131,072 B a token", "assumptions"):
         assert words in result.stdout
+    for words in ("typical TTFT", "p10 to p90", "on vllm", "most requests", "longest", "cost"):
+        assert words in result.stdout
 
 
 def test_one_token_has_a_dash_for_itl() -> None:
@@ -49,6 +51,19 @@ def test_one_token_has_a_dash_for_itl() -> None:
         (["--prompt-tokens", "1e9"], "--prompt-tokens"),
         (["--prompt-tokens", "99999999999999999999"], "--prompt-tokens"),
         (["--batch", "4096", "--output-tokens", "4096"], "--output-tokens"),
+        (["--stages", "33"], "--stages"),
+        (["--experts", "--data", "2"], "--experts"),
+        (["--imbalance", "0.5"], "--imbalance"),
+        (["--engine", "abacus"], "--engine"),
+        (["--chunk-tokens", "0"], "--chunk-tokens"),
+        (["--prefix-hit-rate", "2"], "--prefix-hit-rate"),
+        (["--drafts", "4", "--acceptance", "2"], "--acceptance"),
+        (["--drafts", "4", "--draft-model", "gpt-5"], "--draft-model"),
+        (["--offload-gb-s", "0"], "--offload-gb-s"),
+        (["--prefill-devices", "0"], "--prefill-devices"),
+        (["--prefill-devices", "1", "--transfer-gb-s", "0"], "--transfer-gb-s"),
+        (["--usd-per-hour", "-1"], "--usd-per-hour"),
+        (["--memory-utilization", "0"], "--memory-utilization"),
     ],
 )
 def test_wrong_options_end_with_a_small_error_that_names_them(

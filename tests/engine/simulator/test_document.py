@@ -10,11 +10,18 @@ from typing import Any
 import pytest
 
 from engine.catalog.models import get_model
+from engine.simulator.features import Disaggregation, Offload, Speculation
 from engine.simulator.quantity import Quantity
 from engine.simulator.scenario import Scenario, simulate
 from tests.engine.simulator.cases import ALL_MODELS
 
-UNITS = {"s", "B", "FLOP", "FLOP/s", "B/s", "FLOP/B", "tokens/s", "tokens", "blocks", "slots"}
+UNITS = {
+    *("s", "B", "FLOP", "FLOP/s", "B/s", "FLOP/B", "tokens/s", "tokens", "blocks", "slots"),
+    *("steps", "requests", "positions", "groups", "share", "×", "requests/h", "USD", "J"),
+}
+PLAIN = {"value", "unit", "kind", "formula", "source", "label"}
+RANGES = ({"p10", "p90"}, {"high"}, {"at_most"}, set())
+"""What may stand beside a value: an interval, the upper end of a price, or of an energy."""
 CASES = {
     "plain": Scenario("llama-3.1-8b", "h100-sxm"),
     "windowed, shared": Scenario("gemma-3-27b", "l4", 3, "q4_0", "q8_0", 5, 3000, 20),
@@ -26,6 +33,35 @@ CASES = {
     "compressed": Scenario("deepseek-v4-pro", "b200-sxm", 8, "fp8", "fp8", 3, 3000, 20),
     "states": Scenario("qwen3-next-80b-a3b", "h100-sxm", 4, batch=5),
     "state space": Scenario("nemotron-3-nano-30b-a3b", "h100-sxm", batch=5),
+    "everything": Scenario(
+        "llama-3.1-70b",
+        "h100-sxm",
+        4,
+        batch=20,
+        prompt_tokens=3000,
+        data=2,
+        stages=3,
+        per_node=8,
+        network_gb_s=25,
+        engine="trtllm",
+        chunk_tokens=1024,
+        prefix_hit_rate=0.3,
+        speculation=Speculation(3, 0.8, "llama-3.2-1b"),
+        offload=Offload(32),
+        disaggregation=Disaggregation(8, 25),
+        usd_per_hour=2.5,
+    ),
+    "shared experts": Scenario(
+        "deepseek-v3",
+        "h200-sxm",
+        weights="fp8",
+        kv="fp8",
+        batch=64,
+        data=16,
+        experts=True,
+        imbalance=1.3,
+        speculation=Speculation(2, 0.9, draft_fraction=0.05),
+    ),
 }
 
 
@@ -75,7 +111,8 @@ def test_every_number_is_a_quantity_with_its_origin(document: dict[str, Any]) ->
     found = list(_quantities(document))
     assert len(found) > 100
     for path, item in found:
-        assert set(item) == {"value", "unit", "kind", "formula", "source", "label"}, path
+        assert set(item) - PLAIN in RANGES, path
+        assert set(item) >= PLAIN, path
         assert item["kind"] == "predicted"
         assert item["formula"], path
         assert item["source"], path
@@ -92,8 +129,11 @@ def test_every_number_is_a_quantity_with_its_origin(document: dict[str, Any]) ->
 
 
 def test_totals_equal_their_operators(document: dict[str, Any]) -> None:
-    devices = document["scenario"]["devices"]
-    for step in (document["prefill"], document["decode"]):
+    asked = document["scenario"]
+    prefilling = (asked["disaggregation"] or {}).get("devices") or asked["devices"]
+    sizes = {"prefill": prefilling, "decode": asked["devices"]}
+    for section, devices in sizes.items():
+        step = document[section]
         for name in ("flops", "bytes"):
             total = devices * sum(item[name]["value"] for item in step["operators"])
             assert step[name]["value"] == pytest.approx(total)
@@ -112,7 +152,7 @@ def test_the_run_is_echoed_and_explained(document: dict[str, Any]) -> None:
     assert document["model"]["source"]
     assert document["hardware"]["sources"]
     assert all(isinstance(line, str) and line.endswith(".") for line in document["assumptions"])
-    again = simulate(Scenario(**document["scenario"])).to_document()
+    again = simulate(Scenario.from_document(document["scenario"])).to_document()
     assert json.loads(json.dumps(again)) == document
 
 

@@ -181,6 +181,23 @@ def test_stages_divide_a_batch_and_not_a_request() -> None:
     assert chunked.ttft < 0.5 * alone[1]
 
 
+@settings(deadline=None, max_examples=40)
+@given(
+    batch=st.builds(Batch, st.integers(1, 20), st.integers(1, 8000), st.just(16)),
+    stages=st.sampled_from([1, 2, 4, 5]),
+    chunk=st.none() | st.sampled_from([256, 1000, 4096]),
+)
+def test_no_division_computes_faster_than_its_devices(
+    batch: Batch, stages: int, chunk: int | None
+) -> None:
+    deployment = Deployment("llama-3.1-8b", "h100-sxm", Layout(stages=stages))
+    run = run_batch(deployment, batch, Features(chunk_tokens=chunk))
+    prompts = [SequenceShape(0, batch.prompt_tokens, True)] * batch.requests
+    least = MODEL.cost(prompts).flops / (stages * 989e12)
+    assert run.prefill.total > least
+    assert run.prefill.mean <= run.prefill.total * (1 + 1e-12)
+
+
 def test_a_cache_comes_back_faster_than_it_is_computed() -> None:
     features = Features(prefix_hit_rate=0.9, offload=Offload(63))
     run = run_batch(LLAMA, Batch(1, 16_384, 8), features)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 import pytest
@@ -16,6 +16,7 @@ from engine.errors import EngineError, InvalidRequest, UnknownName
 from engine.scheduling.events import RequestPreempted, StepCompleted
 from engine.scheduling.plan import Phase, SequenceShape
 from engine.simulator import scenario as module
+from engine.simulator.features import Disaggregation, Offload, Speculation
 from engine.simulator.layout import Layout
 from engine.simulator.scenario import Scenario, simulate
 from engine.simulator.step_cost import StepCostModel
@@ -167,6 +168,24 @@ def test_this_machine_can_be_chosen(state_dir: object) -> None:
         ({"output_tokens": 131_073}, "output_tokens"),
         ({"batch": 4096, "output_tokens": 65}, "output_tokens"),
         ({"batch": 1024, "prompt_tokens": 16_384}, "prompt_tokens"),
+        ({"data": 0}, "data"),
+        ({"stages": 2000}, "stages"),
+        ({"experts": 1}, "experts"),
+        ({"imbalance": 0.5}, "imbalance"),
+        ({"imbalance": float("nan")}, "imbalance"),
+        ({"imbalance": None}, "imbalance"),
+        ({"per_node": 0}, "per_node"),
+        ({"network_gb_s": 0}, "network_gb_s"),
+        ({"engine": 5}, "engine"),
+        ({"memory_utilization": 0}, "memory_utilization"),
+        ({"memory_utilization": float("nan")}, "memory_utilization"),
+        ({"chunk_tokens": 0}, "chunk_tokens"),
+        ({"prefix_hit_rate": "half"}, "prefix_hit_rate"),
+        ({"prefix_hit_rate": 1.5}, "prefix_hit_rate"),
+        ({"speculation": {"drafts": 3}}, "speculation"),
+        ({"usd_per_hour": -1}, "usd_per_hour"),
+        ({"usd_per_hour": float("inf")}, "usd_per_hour"),
+        ({"idle_share": 2}, "idle_share"),
         ({"model": 5}, "model"),
         ({"hardware": None}, "hardware"),
         ({"weights": None}, "weights"),
@@ -196,6 +215,51 @@ def test_unknown_names_name_their_field(
     with pytest.raises(kind) as caught:
         simulate(replace(BASE, **changes))
     assert caught.value.field == field
+
+
+def test_a_scenario_is_a_document() -> None:
+    given = {
+        "model": "llama-3.1-8b",
+        "hardware": "h100-sxm",
+        "speculation": {"drafts": 3, "draft_model": None},
+        "offload": {},
+        "disaggregation": {"devices": 2, "link_gb_s": 25},
+    }
+    scenario = Scenario.from_document(given)
+    assert scenario.speculation == Speculation(3)
+    assert scenario.offload == Offload()
+    assert scenario.disaggregation == Disaggregation(2, 25)
+    assert Scenario.from_document(asdict(scenario)) == scenario
+
+
+@pytest.mark.parametrize(
+    ("changes", "field"),
+    [
+        ({"colour": "red"}, "colour"),
+        ({"model": None}, "model"),
+        ({"speculation": {"guesses": 3}}, "speculation.guesses"),
+        ({"speculation": {"drafts": "many"}}, "speculation.drafts"),
+        ({"speculation": {"drafts": None}}, "speculation.drafts"),
+        ({"speculation": {"draft_model": 7}}, "speculation.draft_model"),
+        ({"speculation": {"acceptance": True}}, "speculation.acceptance"),
+        ({"speculation": 4}, "speculation"),
+        ({"offload": {"link_gb_s": 0}}, "offload.link_gb_s"),
+        ({"disaggregation": {"devices": 0}}, "disaggregation.devices"),
+    ],
+)
+def test_wrong_documents_name_their_field(changes: dict[str, Any], field: str) -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        Scenario.from_document({"model": "llama-3.1-8b", "hardware": "h100-sxm", **changes})
+    assert caught.value.field == field
+
+
+@pytest.mark.parametrize("missing", ["model", "hardware"])
+def test_a_document_needs_a_model_and_a_device(missing: str) -> None:
+    given = {"model": "llama-3.1-8b", "hardware": "h100-sxm"}
+    del given[missing]
+    with pytest.raises(InvalidRequest) as caught:
+        Scenario.from_document(given)
+    assert caught.value.field == missing
 
 
 @pytest.mark.serial

@@ -18,11 +18,10 @@ from engine.simulator.formats import StorageFormats
 from engine.simulator.intervals import Metric, interval
 from engine.simulator.layout import Layout
 from engine.simulator.roofline_executor import RooflineExecutor
-from engine.simulator.scenario import Scenario
 from engine.simulator.step_price import Rates, Terms, price
 from engine.simulator.step_shape import growing_contexts, scaled_shape
 from engine.simulator.step_terms import StepTerms
-from engine.simulator.typical import TypicalCostModel, run_times, typical
+from engine.simulator.typical import TypicalCostModel
 from engine.simulator.validation.measurement import data_folder
 
 MODELS = ("llama-3.1-8b", "mixtral-8x7b", "deepseek-v3", "gpt-oss-20b", "qwen3-next-80b-a3b")
@@ -138,29 +137,6 @@ def test_gauss_points_give_the_mean_of_growing_steps() -> None:
         for context in growing_contexts(500, 1000)
     ]
     assert sum(points) / 2 == pytest.approx(sum(steps) / 1000, rel=1e-4)
-
-
-def test_a_result_has_ideal_times_and_intervals() -> None:
-    result = typical(Scenario("llama-3.1-8b", "h100-sxm", batch=4, output_tokens=64))
-    assert result.ideal.ttft < result.ttft.value
-    assert result.tpot is not None
-    assert result.ideal.tpot is not None
-    assert result.ideal.tpot < result.tpot.value
-    for estimate in (result.ttft, result.tpot, result.e2e, result.tokens_per_s):
-        assert estimate.p10 < estimate.value < estimate.p90
-    assert result.tokens_per_s.value == pytest.approx(4 * 64 / result.e2e.value)
-    single = typical(Scenario("llama-3.1-8b", "h100-sxm", output_tokens=1))
-    assert single.tpot is None
-    assert single.e2e.value == pytest.approx(single.ttft.value)
-
-
-def test_run_times_are_prefill_and_steps() -> None:
-    model = _model()
-    times = run_times(model, 2, 300, 3, first_token=0.5)
-    prefill = model.cost([SequenceShape(0, 300, True)] * 2).time
-    assert times.ttft == pytest.approx(prefill + 0.5)
-    assert times.tpot is not None
-    assert times.e2e == pytest.approx(times.ttft + 2 * times.tpot)
 
 
 @pytest.mark.parametrize("device", ["h100-sxm", "rtx-4090", "m3-max", "ryzen-7950x", "tpu-v6e"])

@@ -11,8 +11,7 @@ import pytest
 
 from engine.simulator.efficiency import calibrated_values, prior_table
 from engine.simulator.intervals import segment
-from engine.simulator.scenario import Scenario
-from engine.simulator.typical import typical
+from engine.simulator.scenario import Scenario, simulate
 from engine.simulator.validation.calibration import FOLDS, read_folds
 from engine.simulator.validation.fitting import fit, row_weights
 from engine.simulator.validation.measurement import read_measurements
@@ -109,9 +108,10 @@ def test_the_live_model_gives_the_validated_numbers(plans: tuple[Plan, ...]) -> 
         batch=16,
         prompt_tokens=case.prompt,
         output_tokens=case.output,
+        engine="vllm-v0",
     )
     arrays = PlanPricer([plan]).predict()[0]
-    assert 1e3 * typical(scenario, "vllm-v0").e2e.value == pytest.approx(arrays, rel=1e-9)
+    assert 1e3 * simulate(scenario).typical.e2e.value == pytest.approx(arrays, rel=1e-9)
 
 
 def test_the_stored_report_is_current(scores: Scores, stored: dict[str, Any]) -> None:

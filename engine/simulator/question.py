@@ -1,0 +1,252 @@
+"""A question to the simulator: requests, what they run on, and with which features."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import ClassVar, cast
+
+from engine.catalog.device import Interconnect
+from engine.catalog.inline import hardware_from, model_from
+from engine.catalog.units import GB
+from engine.errors import InvalidRequest
+from engine.simulator.deployment import Deployment, Times
+from engine.simulator.energy import IDLE_SHARE
+from engine.simulator.features import Disaggregation, Features, Offload, Speculation
+from engine.simulator.layout import MAX_DEVICES, Layout
+from engine.simulator.links import DEFAULT_NETWORK
+from engine.simulator.run import Batch
+
+_NESTED = {
+    "speculation": Speculation,
+    "offload": Offload,
+    "disaggregation": Disaggregation,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """``batch`` equal requests that arrive together.
+
+    ``model`` and ``hardware`` are ids of the catalogue, or objects that ``catalog.inline``
+    understands; ``weights``, ``kv`` and ``activations`` names of number formats (activations:
+    None follows the weights). ``devices`` share every matrix; ``data``, ``stages``, ``experts``,
+    ``imbalance`` and ``per_node`` are as for ``Layout``, ``network_gb_s`` is each device's way out
+    of a node. ``engine`` is the serving engine of typical times. ``usd_per_hour`` is one device's
+    price (None: the catalogue's).
+
+    Raises:
+        InvalidRequest: a number is out of its range, or the run would take too long to simulate.
+    """
+
+    model: str | Mapping[str, object]
+    hardware: str | Mapping[str, object]
+    devices: int = 1
+    weights: str = "bf16"
+    kv: str = "bf16"
+    batch: int = 1
+    prompt_tokens: int = 512
+    output_tokens: int = 128
+    activations: str | None = None
+    data: int = 1
+    stages: int = 1
+    experts: bool = False
+    imbalance: float = 1.0
+    per_node: int | None = None
+    network_gb_s: float | None = None
+    engine: str | None = None
+    memory_utilization: float = 0.9
+    chunk_tokens: int | None = None
+    prefix_hit_rate: float = 0.0
+    speculation: Speculation | None = None
+    offload: Offload | None = None
+    disaggregation: Disaggregation | None = None
+    usd_per_hour: float | None = None
+    idle_share: float = IDLE_SHARE
+
+    RANGES: ClassVar[dict[str, tuple[int, int]]] = {
+        "devices": (1, MAX_DEVICES),
+        "data": (1, MAX_DEVICES),
+        "stages": (1, MAX_DEVICES),
+        "batch": (1, 4096),
+        "prompt_tokens": (1, 2_000_000),
+        "output_tokens": (1, 131_072),
+    }
+    PRICES: ClassVar[tuple[float, float]] = (0, 10_000)
+    # The loop is run for real, one sequence and step after the other: two seconds at most.
+    MAX_SAMPLED_TOKENS: ClassVar[int] = 2**18
+    MAX_CACHED_TOKENS: ClassVar[int] = 2**24
+
+    @classmethod
+    def from_document(cls, document: Mapping[str, object]) -> Scenario:
+        """The scenario of a JSON object with the names of these fields.
+
+        Raises:
+            InvalidRequest: a field is unknown, or as for a scenario.
+        """
+        known = {item.name for item in fields(cls)}
+        for name in document:
+            if name not in known:
+                raise InvalidRequest("there is no such field; remove it", field=name)
+        values = dict(document)
+        for name, kind in _NESTED.items():
+            value = values.get(name)
+            if isinstance(value, Mapping):
+                values[name] = _nested(kind, cast("Mapping[str, object]", value), name)
+        for name in ("model", "hardware"):
+            if name not in values:
+                raise InvalidRequest("this field is required", field=name)
+        return cls(**values)  # pyright: ignore[reportArgumentType] (checked in __post_init__)
+
+    def __post_init__(self) -> None:
+        for name, (low, high) in self.RANGES.items():
+            value: object = getattr(self, name)
+            if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
+                raise InvalidRequest(f"choose a whole number from {low:,} to {high:,}", field=name)
+        for name in ("model", "hardware"):
+            if not isinstance(getattr(self, name), str | Mapping):
+                raise InvalidRequest("give an id, or an object", field=name)
+        for name in ("weights", "kv", "activations", "engine"):
+            value = getattr(self, name)
+            optional = name in ("activations", "engine")
+            if not isinstance(value, str) and not (optional and value is None):
+                raise InvalidRequest("give a name as text", field=name)
+        for name, kind in _NESTED.items():
+            if not isinstance(getattr(self, name), kind | None):
+                raise InvalidRequest("give an object", field=name)
+        self._check_numbers()
+        self._check_size()
+
+    def _check_numbers(self) -> None:
+        """Everything that is no plain count; layout, features and deployment check the rest."""
+        for name in (
+            "imbalance",
+            "network_gb_s",
+            "memory_utilization",
+            "prefix_hit_rate",
+            "usd_per_hour",
+            "idle_share",
+            "per_node",
+            "chunk_tokens",
+        ):
+            value: object = getattr(self, name)
+            optional = name not in (
+                "imbalance",
+                "memory_utilization",
+                "prefix_hit_rate",
+                "idle_share",
+            )
+            if isinstance(value, bool) or not isinstance(value, float | int):
+                if optional and value is None:
+                    continue
+                raise InvalidRequest("give a number", field=name)
+        if not isinstance(self.experts, bool):
+            raise InvalidRequest("give true or false", field="experts")
+        low, high = self.PRICES
+        if self.usd_per_hour is not None and not low <= self.usd_per_hour <= high:
+            raise InvalidRequest(f"choose a price from {low:,} to {high:,}", field="usd_per_hour")
+        if self.network_gb_s is not None and not 0.01 <= self.network_gb_s <= 100_000:
+            raise InvalidRequest("choose a number from 0.01 to 100,000", field="network_gb_s")
+        if not 0 <= self.idle_share <= 1:
+            raise InvalidRequest("choose a share from 0 to 1", field="idle_share")
+        self.deployment("ideal")
+        Features(self.chunk_tokens, self.prefix_hit_rate)
+
+    def _check_size(self) -> None:
+        if self.batch * self.output_tokens > self.MAX_SAMPLED_TOKENS:
+            raise InvalidRequest(
+                f"batch times output tokens may be {self.MAX_SAMPLED_TOKENS:,} at most, as every "
+                "token is simulated; choose fewer of either",
+                field="output_tokens",
+            )
+        if self.batch * (self.prompt_tokens + self.output_tokens) > self.MAX_CACHED_TOKENS:
+            raise InvalidRequest(
+                f"batch times prompt and output tokens may be {self.MAX_CACHED_TOKENS:,} at most; "
+                "choose fewer of either",
+                field="prompt_tokens",
+            )
+
+    def deployment(self, times: Times) -> Deployment:
+        """What the requests run on.
+
+        Raises:
+            UnknownName, InvalidRequest, UnsupportedModel: what is given as an object is wrong.
+        """
+        network = DEFAULT_NETWORK
+        if self.network_gb_s is not None:
+            network = Interconnect("network", self.network_gb_s * GB)
+        return Deployment(
+            self.model if isinstance(self.model, str) else model_from(self.model),
+            self.hardware if isinstance(self.hardware, str) else hardware_from(self.hardware),
+            self.layout,
+            self.weights,
+            self.kv,
+            self.activations,
+            times,
+            self.engine,
+            self.memory_utilization,
+            network=network,
+        )
+
+    @property
+    def layout(self) -> Layout:
+        return Layout(
+            self.devices, self.data, self.experts, self.stages, self.imbalance, self.per_node
+        )
+
+    @property
+    def features(self) -> Features:
+        return Features(
+            self.chunk_tokens,
+            self.prefix_hit_rate,
+            self.speculation,
+            self.offload,
+            self.disaggregation,
+        )
+
+    @property
+    def requests(self) -> Batch:
+        return Batch(self.batch, self.prompt_tokens, self.output_tokens)
+
+    @property
+    def is_plain(self) -> bool:
+        """One group without stages or features: the loop runs it step by step."""
+        return not self.features.any and self.data == self.stages == 1
+
+    @property
+    def cached_tokens(self) -> int:
+        """Positions that each request holds at its end: the last token is never fed back."""
+        return self.prompt_tokens + self.output_tokens - 1
+
+    @property
+    def decode_steps(self) -> int:
+        """Steps after the one that runs the prompts."""
+        return self.output_tokens - 1
+
+    @property
+    def shown_decode_step(self) -> int:
+        """The decode step that a report shows: the middle one, whose context is the mean.
+
+        With one output token no decode step runs: the one that would follow is shown.
+        """
+        return max(self.output_tokens // 2, 1)
+
+
+def _nested(kind: type, value: Mapping[str, object], path: str) -> object:
+    """The group of fields that an object gives.
+
+    Raises:
+        InvalidRequest: a field is unknown or of the wrong type.
+    """
+    known = {item.name: item for item in fields(kind)}
+    for name, given in value.items():
+        if name not in known:
+            raise InvalidRequest("there is no such field; remove it", field=f"{path}.{name}")
+        text = name == "draft_model"
+        optional = "None" in str(known[name].type)
+        if given is None and optional:
+            continue
+        if text != isinstance(given, str) or isinstance(given, bool):
+            wanted = "text" if text else "a number"
+            raise InvalidRequest(f"give {wanted}", field=f"{path}.{name}")
+    return kind(**value)
