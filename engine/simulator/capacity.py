@@ -57,11 +57,11 @@ def capacity(deployment: Deployment, batch: Batch, features: Features) -> Capaci
         UnknownName, InvalidRequest, UnsupportedModel: as for ``Deployment.cost_model``.
     """
     placement, groups = deployment.placement(), deployment.layout.data
-    output = batch.output_tokens
+    output, room = batch.output_tokens, placement.usable - placement.weights
 
     def holds(requests: int, context: int) -> bool:
         tried = Batch(requests, context - output + 1, output)
-        return placement.fits(load_of(tried, features, groups))
+        return placement.beside_weights(load_of(tried, features, groups)) <= room
 
     positions = batch.prompt_tokens + output - 1
     most_a_group = largest(

@@ -1,8 +1,10 @@
 """A model served on devices: everything that prices a step, and the room for its cache.
 
-deployment = Deployment("llama-3.1-70b", "h100-sxm", Layout(tensor=4), times="typical")
-deployment.cost_model().cost(shapes).time     seconds of a step of one data-parallel group
-deployment.kv_blocks()                        blocks of cache that such a group has
+    deployment = Deployment("llama-3.1-70b", "h100-sxm", Layout(tensor=4), times="typical")
+    deployment.cost_model().cost(shapes).time     seconds of a step of one data-parallel group
+    deployment.kv_blocks()                        blocks of cache that such a group has
+
+Building a cost model looks everything up; pricing a step takes some microseconds after that.
 """
 
 from __future__ import annotations

@@ -143,7 +143,10 @@ class _Writer:
         capacity = f"{needs.devices} × {bytes_label(self.hardware.memory_bytes)}"
         bits = f"{formats.weights.bits:g} bits / 8"
         weights = f"{self.model.num_parameters:,} parameters × {bits}"
+        layout = self.report.cost_model.layout
         replicated = " + parts kept on every device" if needs.devices > 1 else ""
+        if layout.owners > 1:
+            replicated += f" - the routed experts of {layout.owners - 1} other groups"
         fits = self.report.fits
         verdict = f"{bytes_label(needs.total)} {'≤' if needs.fits else '>'} {capacity}"
         if fits is not needs.fits:
@@ -187,9 +190,10 @@ class _Writer:
         needs, bits = self.report.memory, self.report.cost_model.formats.weights.bits
         streamed = f"{self.model.num_streamed_parameters:,} parameters × {bits:g} bits / 8"
         moe, sequences = self.model.moe, needs.paged.sequences
-        if moe is None or sequences == 1:
+        owners = self.report.cost_model.layout.owners
+        if moe is None or sequences * owners == 1:
             return streamed
-        hit = moe.expected_experts(sequences)
+        hit = moe.expected_experts(sequences * owners) / owners
         return (
             f"{streamed} + the experts of {sequences:,} tokens, {hit:,.4g} instead of {moe.top_k} "
             "a layer"

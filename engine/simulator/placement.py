@@ -91,8 +91,12 @@ class Placement:
 
     def needed(self, load: Load) -> Fraction:
         """Bytes that the load takes on the fullest device, weights included."""
+        return self.weights + self.beside_weights(load)
+
+    def beside_weights(self, load: Load) -> Fraction:
+        """Cache, states and activations of the load on the fullest device."""
         cache = load.sequences * self.kv_bytes(load.tokens)
-        return self.weights + cache + self.activations(load.step_tokens, load.sequences)
+        return cache + self.activations(load.step_tokens, load.sequences)
 
     def fits(self, load: Load) -> bool:
         return self.needed(load) <= self.usable

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from types import UnionType
 from typing import ClassVar, cast
 
 from engine.catalog.device import Interconnect
@@ -12,7 +13,7 @@ from engine.catalog.units import GB
 from engine.errors import InvalidRequest
 from engine.simulator.deployment import Deployment, Times
 from engine.simulator.energy import IDLE_SHARE
-from engine.simulator.features import Disaggregation, Features, Offload, Speculation
+from engine.simulator.features import MAX_CHUNK, Disaggregation, Features, Offload, Speculation
 from engine.simulator.layout import MAX_DEVICES, Layout
 from engine.simulator.links import DEFAULT_NETWORK
 from engine.simulator.run import Batch
@@ -72,7 +73,22 @@ class Scenario:
         "prompt_tokens": (1, 2_000_000),
         "output_tokens": (1, 131_072),
     }
-    PRICES: ClassVar[tuple[float, float]] = (0, 10_000)
+    NUMBERS: ClassVar[dict[str, tuple[type | UnionType, float, float]]] = {
+        "imbalance": (int | float, 1, 1000),
+        "per_node": (int, 1, MAX_DEVICES),
+        "network_gb_s": (int | float, 0.01, 100_000),
+        "memory_utilization": (int | float, 0.01, 1),
+        "chunk_tokens": (int, 1, MAX_CHUNK),
+        "prefix_hit_rate": (int | float, 0, 1),
+        "usd_per_hour": (int | float, 0, 10_000),
+        "idle_share": (int | float, 0, 1),
+    }
+    OPTIONAL: ClassVar[tuple[str, ...]] = (
+        "per_node",
+        "network_gb_s",
+        "chunk_tokens",
+        "usd_per_hour",
+    )
     # The loop is run for real, one sequence and step after the other: two seconds at most.
     MAX_SAMPLED_TOKENS: ClassVar[int] = 2**18
     MAX_CACHED_TOKENS: ClassVar[int] = 2**24
@@ -118,39 +134,17 @@ class Scenario:
         self._check_size()
 
     def _check_numbers(self) -> None:
-        """Everything that is no plain count; layout, features and deployment check the rest."""
-        for name in (
-            "imbalance",
-            "network_gb_s",
-            "memory_utilization",
-            "prefix_hit_rate",
-            "usd_per_hour",
-            "idle_share",
-            "per_node",
-            "chunk_tokens",
-        ):
+        """Everything but plain counts. The deployment checks what it is made of once more."""
+        for name, (kind, low, high) in self.NUMBERS.items():
             value: object = getattr(self, name)
-            optional = name not in (
-                "imbalance",
-                "memory_utilization",
-                "prefix_hit_rate",
-                "idle_share",
-            )
-            if isinstance(value, bool) or not isinstance(value, float | int):
-                if optional and value is None:
-                    continue
-                raise InvalidRequest("give a number", field=name)
-        if not isinstance(self.experts, bool):
+            if value is None and name in self.OPTIONAL:
+                continue
+            if isinstance(value, bool) or not isinstance(value, kind) or not low <= value <= high:
+                raise InvalidRequest(f"choose a number from {low:g} to {high:,}", field=name)
+        flag: object = self.experts
+        if not isinstance(flag, bool):
             raise InvalidRequest("give true or false", field="experts")
-        low, high = self.PRICES
-        if self.usd_per_hour is not None and not low <= self.usd_per_hour <= high:
-            raise InvalidRequest(f"choose a price from {low:,} to {high:,}", field="usd_per_hour")
-        if self.network_gb_s is not None and not 0.01 <= self.network_gb_s <= 100_000:
-            raise InvalidRequest("choose a number from 0.01 to 100,000", field="network_gb_s")
-        if not 0 <= self.idle_share <= 1:
-            raise InvalidRequest("choose a share from 0 to 1", field="idle_share")
         self.deployment("ideal")
-        Features(self.chunk_tokens, self.prefix_hit_rate)
 
     def _check_size(self) -> None:
         if self.batch * self.output_tokens > self.MAX_SAMPLED_TOKENS:
@@ -232,21 +226,27 @@ class Scenario:
         return max(self.output_tokens // 2, 1)
 
 
+_TYPES: Mapping[str, tuple[type | UnionType, str]] = {
+    "int": (int, "a whole number"),
+    "float": (int | float, "a number"),
+    "str": (str, "text"),
+}
+
+
 def _nested(kind: type, value: Mapping[str, object], path: str) -> object:
     """The group of fields that an object gives.
 
     Raises:
         InvalidRequest: a field is unknown or of the wrong type.
     """
-    known = {item.name: item for item in fields(kind)}
+    known = {item.name: str(item.type).split(" | ") for item in fields(kind)}
     for name, given in value.items():
         if name not in known:
             raise InvalidRequest("there is no such field; remove it", field=f"{path}.{name}")
-        text = name == "draft_model"
-        optional = "None" in str(known[name].type)
-        if given is None and optional:
+        wanted, *rest = known[name]
+        if given is None and rest:
             continue
-        if text != isinstance(given, str) or isinstance(given, bool):
-            wanted = "text" if text else "a number"
-            raise InvalidRequest(f"give {wanted}", field=f"{path}.{name}")
+        types, words = _TYPES[wanted]
+        if isinstance(given, bool) or not isinstance(given, types):
+            raise InvalidRequest(f"give {words}", field=f"{path}.{name}")
     return kind(**value)

@@ -1,9 +1,12 @@
 """A batch of equal requests on a deployment, with an engine's features, in closed form.
 
-run = run_batch(Deployment("llama-3.1-8b", "h100-sxm", times="typical"), Batch(8, 512, 128),
-                Features(chunk_tokens=2048, speculation=Speculation(4, 0.7)))
-run.ttft, run.tpot, run.e2e, run.tokens_per_s        seconds, tokens/s of all devices
-run.prefill, run.decode, run.offload, run.transfer   what they are made of
+    deployment = Deployment("llama-3.1-8b", "h100-sxm", times="typical")
+    features = Features(chunk_tokens=2048, speculation=Speculation(4, 0.7))
+    run = run_batch(deployment, Batch(8, 512, 128), features)
+    run.ttft, run.tpot, run.e2e, run.tokens_per_s        seconds, tokens/s of all devices
+    run.prefill, run.decode, run.restored, run.transfer  what they are made of
+
+``engine.simulator.estimates`` puts intervals around typical times.
 """
 
 from __future__ import annotations

@@ -142,7 +142,7 @@ class _RunWriter:
     def decoding(self, decode: Decode) -> Document:
         speculation = self.run.features.speculation
         verified = 1 if speculation is None else 1 + speculation.drafts
-        parts = {
+        parts: Document = {
             "decode_step": self.seconds(
                 decode.step,
                 f"the mean step of {self.run.group_requests:,} × {verified} positions while the "

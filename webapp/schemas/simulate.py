@@ -88,7 +88,7 @@ class SimulateRequest(StrictModel):
         default=None, description="Each device's way to other nodes; null: 50."
     )
     engine: Name | None = Field(default=None, description="Serving engine of typical times.")
-    memory_utilization: float = Field(default=0.9, gt=0, le=1)
+    memory_utilization: float = Field(default=0.9, ge=0.01, le=1)
     chunk_tokens: int | None = Field(
         default=None, ge=1, le=MAX_CHUNK, description="Prompt tokens a step; null: whole prompts."
     )

@@ -16,6 +16,7 @@ from statistics import median
 
 import numpy as np
 
+from engine.catalog.units import GB
 from engine.simulator.validation.measurement import data_folder
 
 _MICRO = 1e-6
@@ -95,6 +96,31 @@ def fit_links(rows: Iterable[Collective] | None = None) -> tuple[LinkFit, ...]:
     for row in read_collectives() if rows is None else rows:
         groups.setdefault((link_name(row), row.name), []).append(row)
     return tuple(_fit(*key, group) for key, group in sorted(groups.items()))
+
+
+def collectives_section() -> str:
+    """The report's table of links: curves, and the errors of the sizes that were held out."""
+    rows = [
+        f"| {fit.link} | {fit.name.replace('_', '-')} | {fit.latency / _MICRO:.1f} us | "
+        f"{fit.bandwidth / GB:.1f} GB/s | {fit.rows} | {fit.median_error:.1%} of {fit.held_out} |"
+        for fit in fit_links()
+    ]
+    return "\n".join(
+        [
+            "## Links between devices",
+            "",
+            "Vidur's measured all-reduces and sends between A100 by size (2 KB to 67 MB), as "
+            "hops × latency + factor × bytes / bandwidth; every other size is fitted, the sizes "
+            "between are scored. Small all-reduces of whole machines scatter from 10 to 60 us "
+            "without order, which no curve follows. The latency of the network is what typical "
+            "times use between nodes; within a node they use what whole engines showed "
+            "(calibrated), which fuse their all-reduces.",
+            "",
+            "| link | collective | latency a hop | bandwidth | rows | held-out median error |",
+            "|-|-|-|-|-|-|",
+            *rows,
+        ]
+    )
 
 
 def _fit(link: str, name: str, rows: Sequence[Collective]) -> LinkFit:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from engine.simulator.validation.calibration import read_folds
+from engine.simulator.validation.collectives import collectives_section
 from engine.simulator.validation.findings import FINDINGS
 from engine.simulator.validation.peers import PeerScore, compare
 from engine.simulator.validation.scoring import Errors, Scores
@@ -52,6 +53,7 @@ def markdown(scores: Scores) -> str:
         _goals(goal_lines(scores), scores),
         *(_table(title, lines(scores, key, fewest)) for title, key, fewest in _TABLES),
         _peers(peers, compared),
+        collectives_section(),
         _missed(scores),
         _rows(scores),
     ]
