@@ -83,6 +83,7 @@ class Scenario:
         "usd_per_hour": (int | float, 0, 10_000),
         "idle_share": (int | float, 0, 1),
     }
+    FLAGS: ClassVar[tuple[str, ...]] = ("experts",)
     OPTIONAL: ClassVar[tuple[str, ...]] = (
         "per_node",
         "network_gb_s",
@@ -139,11 +140,12 @@ class Scenario:
             value: object = getattr(self, name)
             if value is None and name in self.OPTIONAL:
                 continue
-            if isinstance(value, bool) or not isinstance(value, kind) or not low <= value <= high:
+            number = isinstance(value, int | float) and not isinstance(value, bool)
+            if not (number and isinstance(value, kind) and low <= value <= high):
                 raise InvalidRequest(f"choose a number from {low:g} to {high:,}", field=name)
-        flag: object = self.experts
-        if not isinstance(flag, bool):
-            raise InvalidRequest("give true or false", field="experts")
+        for name in self.FLAGS:
+            if not isinstance(getattr(self, name), bool):
+                raise InvalidRequest("give true or false", field=name)
         self.deployment("ideal")
 
     def _check_size(self) -> None:
