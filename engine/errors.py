@@ -5,7 +5,8 @@
     │   └── UnknownName       no model, hardware, … of that name
     ├── CapacityError         the engine cannot take this work
     │   ├── NeverFits         … not now and not later: too large for the context or the cache
-    │   └── QueueFull         … not now: as many wait as may wait
+    │   ├── QueueFull         … not now: as many wait as may wait
+    │   └── LanesFull         … not now: as many forms of the model are in use as may be
     ├── FileFormatError       a weights, tokenizer or catalogue file is malformed or refused
     ├── UnsupportedModel      a well-formed file describes what the engine does not run
     ├── TemplateError         a chat template could not be rendered safely
@@ -13,11 +14,13 @@
     └── EngineUnavailable     the engine's worker process is starting, restarting or gone
 
 ``code`` is the stable, machine-readable name of the kind; ``field`` is the name of the input at
-fault, where there is one. Messages never repeat the offending input.
+fault, where there is one; ``reason`` and ``values`` say the message in a form that can be
+translated (see ``engine.refusals``), where it has one. Messages never repeat the offending input.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import ClassVar
 
 
@@ -26,10 +29,19 @@ class EngineError(Exception):
 
     code: ClassVar[str] = "engine_error"
 
-    def __init__(self, message: str, *, field: str | None = None) -> None:
+    def __init__(
+        self,
+        message: str,
+        *,
+        field: str | None = None,
+        reason: str | None = None,
+        values: Mapping[str, int | str] | None = None,
+    ) -> None:
         super().__init__(message)
         self.message = message
         self.field = field
+        self.reason = reason
+        self.values = dict(values or {})
 
 
 class InvalidRequest(EngineError):
@@ -60,6 +72,12 @@ class QueueFull(CapacityError):
     """As many requests wait as are allowed to wait: try again later."""
 
     code = "queue_full"
+
+
+class LanesFull(CapacityError):
+    """As many forms of the model are open and in use as may be: try again later."""
+
+    code = "lanes_full"
 
 
 class FileFormatError(EngineError):

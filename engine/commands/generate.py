@@ -6,16 +6,23 @@ import json
 import time
 from dataclasses import replace
 from statistics import median
-from typing import Annotated, NoReturn
+from typing import Annotated
 
 import typer
 
+from engine.commands.progress import stderr_report
+from engine.commands.refusing import refuse
 from engine.errors import EngineError, InvalidRequest
 from engine.inference.lane_settings import LaneSettings, parse_kv, parse_weights
 from engine.inference.messages import Accepted, ChatTurn, Done, Failed, Generate, Message, Token
 from engine.inference.options import EngineOptions
+from engine.inference.request_limits import check_request_limits
 from engine.scheduling.scheduler import SchedulerLimits
-from engine.scheduling.speculation import SpeculationMethod, SpeculationSettings
+from engine.scheduling.speculation import (
+    DEFAULT_DRAFT_TOKENS,
+    SpeculationMethod,
+    SpeculationSettings,
+)
 
 
 def generate(
@@ -24,14 +31,13 @@ def generate(
     system: Annotated[str | None, typer.Option(help="System message, with --chat.")] = None,
     model: Annotated[str, typer.Option(help="auto, tiny, a GGUF file or a model folder.")] = "auto",
     weights: Annotated[
-        str,
+        str | None,
         typer.Option(
-            "--weights",
-            "--dtype",
             help="auto, float32, bfloat16, file, int8 or int4 (-tensor, -channel, -g32, -g64, "
             "-g128; -rtn, -awq, -gptq).",
         ),
-    ] = "auto",
+    ] = None,
+    dtype: Annotated[str | None, typer.Option(help="The same as --weights.")] = None,
     kv_cache: Annotated[
         str,
         typer.Option(
@@ -60,7 +66,9 @@ def generate(
     min_tokens: Annotated[int, typer.Option(help="No end before so many tokens.")] = 0,
     ignore_eos: Annotated[bool, typer.Option("--ignore-eos", help="Go on at an end.")] = False,
     speculation: Annotated[str, typer.Option(help="off, ngram or early-exit.")] = "off",
-    draft_tokens: Annotated[int, typer.Option(help="Tokens drafted a step.")] = 4,
+    draft_tokens: Annotated[
+        int | None, typer.Option(help="Tokens drafted a step, with --speculation; 4 if left out.")
+    ] = None,
     exit_layer: Annotated[
         int | None, typer.Option(help="Layers that draft, with early-exit.")
     ] = None,
@@ -74,6 +82,13 @@ def generate(
         messages = (*turns, ChatTurn("user", prompt))
     elif system is not None:
         raise typer.BadParameter("needs --chat", param_hint="--system")
+    if weights is not None and dtype is not None:
+        raise typer.BadParameter("says the same as --weights: give one", param_hint="--dtype")
+    options = {
+        "weights": "--weights" if dtype is None else "--dtype",
+        "method": "--speculation",
+        "messages": "--prompt",
+    }
     try:
         request = Generate(
             request_id="cli",
@@ -86,7 +101,7 @@ def generate(
             min_p=min_p,
             seed=seed,
             stop=tuple(stop or ()),
-            weights=weights,
+            weights=weights or dtype or "auto",
             kv_cache=kv_cache,
             prefix_cache=prefix_cache,
             speculation=_speculation(speculation, draft_tokens, exit_layer),
@@ -101,21 +116,22 @@ def generate(
         )
         heard = _run(request, EngineOptions(model=model, device=device, calibrate="never"))
     except EngineError as error:
-        _refuse(error.message, error.field)
-    for message in heard:
-        if isinstance(message, Failed):
-            _refuse(message.message, message.field)
+        refuse(error, options)
     typer.echo(json.dumps(_document(heard)) if as_json else _for_people(heard))
 
 
 def _speculation(
-    method: str, draft_tokens: int, exit_layer: int | None
+    method: str, draft_tokens: int | None, exit_layer: int | None
 ) -> SpeculationSettings | None:
-    if method == "off":
-        return None
-    if method not in (SpeculationMethod.NGRAM, SpeculationMethod.EARLY_EXIT):
+    if method not in ("off", SpeculationMethod.NGRAM, SpeculationMethod.EARLY_EXIT):
         raise InvalidRequest("choose off, ngram or early-exit", field="speculation")
-    return SpeculationSettings(SpeculationMethod(method), draft_tokens, exit_layer)
+    if method == "off":
+        for field, value in (("draft_tokens", draft_tokens), ("exit_layer", exit_layer)):
+            if value is not None:
+                raise InvalidRequest("needs --speculation", field=field)
+        return None
+    count = DEFAULT_DRAFT_TOKENS if draft_tokens is None else draft_tokens
+    return SpeculationSettings(SpeculationMethod(method), count, exit_layer)
 
 
 def _bias(pair: str) -> tuple[int, float]:
@@ -131,7 +147,9 @@ def _run(request: Generate, options: EngineOptions) -> list[Message]:
     from engine.inference.engine import Engine
     from engine.inference.loading import load_model
 
-    loaded = load_model(replace(options, dtypes=_lane_name(request, options.device)))
+    check_request_limits(request)
+    lane = replace(options, dtypes=_lane_name(request, options.device))
+    loaded = load_model(lane, stderr_report())
     heard: list[Message] = []
     limits = SchedulerLimits(
         max_step_tokens=options.max_step_tokens, max_context=loaded.config.max_context
@@ -140,6 +158,10 @@ def _run(request: Generate, options: EngineOptions) -> list[Message]:
     engine.submit(engine.prepare(request, time.perf_counter()))
     while engine.has_work:
         engine.step()
+    for message in heard:
+        if isinstance(message, Failed):
+            reason, values = message.reason, message.values
+            raise EngineError(message.message, field=message.field, reason=reason, values=values)
     return heard
 
 
@@ -152,11 +174,6 @@ def _lane_name(request: Generate, device: str) -> str:
 
         weights = open_device(device).default_dtype
     return LaneSettings(parse_weights(weights), kv, request.prefix_cache).name
-
-
-def _refuse(message: str, field: str | None) -> NoReturn:
-    option = None if field is None else f"--{field.replace('_', '-')}"
-    raise typer.BadParameter(message, param_hint=option)
 
 
 def _document(heard: list[Message]) -> dict[str, object]:
@@ -201,18 +218,38 @@ def _sample(heard: list[Message], done: Done) -> dict[str, object]:
 
 def _for_people(heard: list[Message]) -> str:
     accepted = next(m for m in heard if isinstance(m, Accepted))
-    return "\n\n".join(_paragraphs(accepted, done) for done in _ends(heard))
+    return "\n\n".join(_paragraphs(accepted, done, heard) for done in _ends(heard))
 
 
-def _paragraphs(accepted: Accepted, done: Done) -> str:
-    gaps = done.itl_ms
-    streamed = f"{median(gaps):.1f} ms (median of {len(gaps)})" if gaps else "— (one token only)"
+def _paragraphs(accepted: Accepted, done: Done, heard: list[Message]) -> str:
+    tokens = [m for m in heard if isinstance(m, Token) and m.sample == done.sample]
+    likeliest = "\n".join(map(_likeliest, tokens)) if any(token.top for token in tokens) else ""
     drafts = ""
     if done.drafted_tokens:
         drafts = f" · {done.accepted_tokens} of {done.drafted_tokens} drafts accepted"
-    return (
-        f"{done.text}\n\n"
-        f"measured: TTFT {done.ttft_ms:.1f} ms · ITL {streamed}{drafts} · "
+    measured = (
+        f"measured: TTFT {done.ttft_ms:.1f} ms · {_gaps(done)}{drafts} · "
         f"{accepted.model} · {accepted.lane} on {accepted.device} · "
         f"ended by {done.finish_reason}"
     )
+    return "\n\n".join(part for part in (done.text, likeliest, measured) if part)
+
+
+def _gaps(done: Done) -> str:
+    """The usual gap and the mean one. With drafts only the mean says something: accepted ones come
+    with another token, after a gap of 0."""
+    gaps = done.itl_ms
+    if not gaps:
+        return "ITL — (one token only)"
+    mean = f"TPOT {sum(gaps) / len(gaps):.1f} ms (mean of {len(gaps)})"
+    return mean if done.drafted_tokens else f"ITL {median(gaps):.1f} ms (median) · {mean}"
+
+
+def _likeliest(token: Token) -> str:
+    """A token with its log-probability, and the likeliest ones in its place with theirs."""
+    top = "  ".join(f"{piece!r} {_logprob(logprob)}" for _, piece, logprob in token.top)
+    return f"{token.index:4d}  {token.piece!r} {_logprob(token.logprob)}  likeliest: {top}"
+
+
+def _logprob(value: float | None) -> str:
+    return "—" if value is None else f"{value:z.3f}"

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from math import exp
-from typing import TYPE_CHECKING, Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from engine.commands.refusing import refuse
 from engine.errors import EngineError
 from engine.inference.probes.ablations import Ablation, parse_ablation
 from engine.inference.probes.documents import (
@@ -25,6 +26,12 @@ if TYPE_CHECKING:
     from engine.inference.probes.session import ProbeSession
 
 _MOST_LOOKED_AT = 5
+_OPTIONS = {
+    "k": "--top",
+    "token_ids": "--prompt",
+    "query": "--position",
+    "ablations": "--ablate",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +83,7 @@ def probe(
             comparison=_compare(session, ablations, top, max_tokens) if ablations else None,
         )
     except EngineError as error:
-        _refuse(error)
+        refuse(error, _OPTIONS)
     typer.echo(json.dumps(_document(answers)) if as_json else _for_people(answers))
 
 
@@ -107,18 +114,6 @@ def _compare(
     from engine.inference.probes.comparison import compare
 
     return compare(session, ablations, top, max_tokens)
-
-
-def _refuse(error: EngineError) -> NoReturn:
-    options = {
-        "k": "--top",
-        "token_ids": "--prompt",
-        "query": "--position",
-        "ablations": "--ablate",
-    }
-    field = error.field
-    option = None if field is None else options.get(field, f"--{field.replace('_', '-')}")
-    raise typer.BadParameter(error.message, param_hint=option)
 
 
 def _document(answers: _Answers) -> dict[str, object]:

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from engine.commands.progress import stderr_report
+from engine.commands.refusing import refuse
 from engine.errors import EngineError
 from engine.inference.lane_settings import KVSettings, WeightSettings, parse_kv, parse_weights
 
@@ -14,6 +16,10 @@ if TYPE_CHECKING:
     from engine.inference.quantization.report import LaneReport, QualityReport
 
 _HEADINGS = ("weights", "KV cache", "MB", "bits", "KL", "KL p99", "top-1", "perplexity", "tok/s")
+
+
+FEW_TOKENS = 256
+"""Below so many positions, differences between formats are mostly chance: a warning says so."""
 
 
 def quality(
@@ -37,9 +43,13 @@ def quality(
             lanes = [(parse_weights(name), KVSettings()) for name in ("int8-channel", "int4-g32")]
         report = _run(lanes, model, dtype, device, tokens)
     except EngineError as error:
-        option = {"kv_cache": "--kv"}.get(error.field or "", f"--{error.field}")
-        hint = None if error.field is None else option
-        raise typer.BadParameter(error.message, param_hint=hint) from None
+        refuse(error, {"kv_cache": "--kv"})
+    if report.num_tokens < FEW_TOKENS:
+        typer.echo(
+            f"warning: {report.num_tokens} tokens are too few to tell formats apart; judge on "
+            f"{FEW_TOKENS} or more",
+            err=True,
+        )
     if as_json:
         typer.echo(json.dumps(report.to_document(), ensure_ascii=False))
     else:
@@ -64,6 +74,7 @@ def _run(
         num_tokens=tokens,
         random_weights=source.random_weights,
         say=lambda line: typer.echo(line, err=True),
+        report=stderr_report(),
     )
 
 
@@ -99,8 +110,8 @@ def _row(lane: LaneReport) -> tuple[str, ...]:
         lane.kv,
         f"{lane.weight_bytes / 1e6:.1f}",
         f"{lane.bits_per_weight:.2f}",
-        f"{result.mean_kl:.5f}",
-        f"{result.p99_kl:.4f}",
+        f"{result.mean_kl:z.5f}",
+        f"{result.p99_kl:z.4f}",
         f"{result.top1_agreement:.1%}",
         f"{result.perplexity:.3f}",
         "—" if speed is None else f"{speed:.1f}",

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from engine.errors import EngineError, InvalidRequest, QueueFull
+from engine.errors import EngineError, LanesFull, QueueFull
 from engine.inference.held_requests import HeldRequests
 from engine.inference.lane_orders import LaneOrder, OpeningStage, Report, no_report
 from engine.inference.lane_set import Knobs, Lane, LaneSet, changed
@@ -21,7 +21,6 @@ from engine.inference.messages import (
     Configure,
     Configured,
     EngineInfo,
-    Failed,
     Generate,
     Message,
     Probe,
@@ -29,8 +28,10 @@ from engine.inference.messages import (
 )
 from engine.inference.preparing import PreparedRequest, prepare_request
 from engine.inference.probes.desk import ProbeDesk
-from engine.inference.telling import Sample
+from engine.inference.telling import Sample, failed
 from engine.inference.text_stream import TextStream
+from engine.inference.timeline import Timeline
+from engine.refusals import refused
 from engine.scheduling.request import Request
 from engine.scheduling.scheduler import SchedulerLimits
 
@@ -49,7 +50,8 @@ class Engine:
     ) -> None:
         self._model = model
         self._emit = emit
-        self._lanes = LaneSet(model, Knobs(limits, policy), emit)
+        self._timeline = Timeline()
+        self._lanes = LaneSet(model, Knobs(limits, policy), self._timeline, emit)
         self._held = HeldRequests(emit)
         self._probes = ProbeDesk(model.checkpoint)
         self._turn = 0
@@ -72,20 +74,21 @@ class Engine:
         waiting = self._held.waiting_for(name)
         limits = self._lanes.knobs.limits
         if (waiting or 0) + prepared.generate.n > limits.max_running + limits.max_waiting:
-            full = "too many prompts wait for these engine settings; try again in a moment"
-            self.refuse(request_id, QueueFull(full))
+            self.refuse(request_id, refused("lane_queue_full", kind=QueueFull))
             return None
         if waiting is not None:
             self._held.add(prepared)
             return None
         closed = self._lanes.make_room(len(self._held))
         if closed is None:
-            busy = "too many different engine settings are in use; try again in a moment"
-            self.refuse(request_id, QueueFull(busy, field="weights"))
+            self.refuse(request_id, refused("lanes_full", kind=LanesFull, field="weights"))
             return None
         if closed:
             self._emit(self.info)
-        return self._held.order(prepared, takes_long=self._model.opener.takes_long(prepared.lane))
+        takes_long = self._model.opener.takes_long(prepared.lane)
+        order = self._held.order(prepared, takes_long=takes_long)
+        self._note_openings()
+        return order
 
     def open_lane(self, order: LaneOrder, report: Report = no_report) -> OpenedLane:
         """Load what a lane needs; takes long, touches no state: any thread may call it.
@@ -107,11 +110,12 @@ class Engine:
     def add_lane(self, opened: OpenedLane) -> None:
         """Take a lane in and submit the requests that waited for it; without any it is dropped."""
         waiting = self._held.settle(opened.settings.name)
-        if not waiting:
+        if waiting:
+            self._lanes.add(opened)
+            self._emit(self.info)
+        else:
             log.info("lane %s is not kept: nobody waits for it", opened.settings.name)
-            return
-        self._lanes.add(opened)
-        self._emit(self.info)
+        self._note_openings()
         for prepared in waiting:
             self.submit(prepared.with_lane_opened())
 
@@ -120,6 +124,11 @@ class Engine:
         if self._held.is_current(order):
             for prepared in self._held.settle(order.settings.name):
                 self.refuse(prepared.generate.request_id, error)
+            self._note_openings()
+
+    def _note_openings(self) -> None:
+        """Whether lanes are being opened has perhaps changed."""
+        self._timeline.opening(len(self._held) > 0)
 
     @property
     def info(self) -> EngineInfo:
@@ -166,7 +175,9 @@ class Engine:
             stream = TextStream(
                 self._model.tokenizer, prepared.received, generate.stop, prepared.stop_token_ids
             )
-            lane.teller.samples[name] = Sample(prepared, number, stream)
+            lane.teller.samples[name] = Sample(
+                prepared, number, stream, last_end=prepared.received + prepared.tokenize_seconds
+            )
             executor.add_request(name, prepared.sampling_of(number))
         request = Request(
             first,
@@ -191,11 +202,12 @@ class Engine:
 
     def refuse(self, request_id: str, error: EngineError) -> None:
         """Tell that a request was not taken."""
-        self._emit(Failed(request_id, error.code, error.message, error.field))
+        self._emit(failed(request_id, error))
 
     def abort(self, request_id: str) -> None:
         """End a request with all its samples; one that has ended already is left alone."""
         self._held.abort(request_id)
+        self._note_openings()
         for lane in self._lanes:
             samples = lane.teller.samples
             for name in [n for n, s in samples.items() if s.request_id == request_id]:
@@ -206,7 +218,7 @@ class Engine:
         return request_id in self._held or any(s.request_id == request_id for s in live)
 
     def _refuse_known(self, request_id: str) -> None:
-        self.refuse(request_id, InvalidRequest("this id is in use"))
+        self.refuse(request_id, refused("id_in_use", field="request_id"))
 
     def probe(self, question: Probe) -> Probed:
         """Look inside the model; takes up to seconds, touches no lane: for one thread at a time.

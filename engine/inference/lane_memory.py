@@ -18,6 +18,7 @@ from engine.inference.lane_settings import LaneSettings, WeightFormat, WeightSet
 from engine.inference.quantization.quantize import quantized_names
 from engine.inference.quantization.rtn import group_size_of
 from engine.inference.weights.checkpoint import Checkpoint
+from engine.refusals import refused
 
 LEFT_FREE = 0.1
 """Share of the memory that no lane may take: the system and what a step needs live in it."""
@@ -49,12 +50,13 @@ def require_room(
         needed += weight_bytes_to_open(checkpoint, settings.weights, device)
     memory, free = memory_bytes(device.torch_device), free_bytes(device.torch_device) - taken
     if free - needed < LEFT_FREE * memory:
-        raise CapacityError(
-            f"this lane would take about {bytes_label(needed)}; {bytes_label(max(0, free))} are"
-            " free, and"
-            f" {bytes_label(LEFT_FREE * memory)} have to stay free: choose weights of fewer bits,"
-            " or a lane that is open",
+        raise refused(
+            "lane_memory",
+            kind=CapacityError,
             field="weights",
+            needed=bytes_label(needed),
+            free=bytes_label(max(0, free)),
+            kept=bytes_label(LEFT_FREE * memory),
         )
     return needed
 

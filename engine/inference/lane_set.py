@@ -13,6 +13,7 @@ from engine.inference.lanes import OpenedLane
 from engine.inference.loading import LoadedModel
 from engine.inference.messages import Configure, LaneInfo, Message
 from engine.inference.telling import Facts, Teller
+from engine.inference.timeline import Timeline
 from engine.scheduling.blocks import BlockPool
 from engine.scheduling.events import Event
 from engine.scheduling.limits import SchedulerLimits
@@ -90,8 +91,15 @@ def changed(knobs: Knobs, change: Configure) -> Knobs:
 class LaneSet:
     """Open lanes by name, in the order in which they were opened."""
 
-    def __init__(self, model: LoadedModel, knobs: Knobs, emit: Callable[[Message], None]) -> None:
+    def __init__(
+        self,
+        model: LoadedModel,
+        knobs: Knobs,
+        timeline: Timeline,
+        emit: Callable[[Message], None],
+    ) -> None:
         self.knobs = knobs
+        self._timeline = timeline
         self._model = model
         self._emit = emit
         self._uses = 0
@@ -168,7 +176,7 @@ class LaneSet:
         scheduler = Scheduler(pool, limits_of(settings, knobs.limits), POLICIES[knobs.policy]())
         model = self._model
         facts = Facts(model.config.name, model.device, executor.dtype, settings.name)
-        teller = Teller(facts, model.tokenizer, self._emit)
+        teller = Teller(facts, model.tokenizer, self._timeline, self._emit)
         drafters = executor.make_drafters()
         loop = SchedulingLoop(scheduler, executor, WallClock(), teller.tell, drafters)
         teller.attach(loop.finish)

@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass
 from enum import StrEnum
 
-from engine.errors import InvalidRequest
+from engine.refusals import refused
 
 GROUP_SIZES = (32, 64, 128)
 DEFAULT_GROUP_SIZE = 32
@@ -93,11 +93,7 @@ def parse_weights(name: str) -> WeightSettings:
         return WeightSettings(WeightFormat(name))
     match = _WEIGHTS.fullmatch(name)
     if match is None:
-        raise InvalidRequest(
-            "choose float32, bfloat16, file, int8 or int4; the last two take -tensor, -channel, "
-            "-g32, -g64 or -g128 and then -rtn, -awq or -gptq",
-            field="weights",
-        )
+        raise refused("weights_choices", field="weights")
     bits, shared, method = match.groups(default="")
     grouped = shared in ("", "g32", "g64", "g128")
     return WeightSettings(
@@ -149,17 +145,11 @@ class KVSettings:
         if self.layout is KVLayout.OFF and (
             self.format is not KVFormat.SAME or self.window is not None
         ):
-            raise InvalidRequest(
-                "with the cache off there is nothing to quantise and no window to keep",
-                field="kv_cache",
-            )
+            raise refused("kv_off_keeps_nothing", field="kv_cache")
         if self.window is None and self.sinks:
-            raise InvalidRequest("sinks need a window", field="kv_cache")
+            raise refused("sinks_need_window", field="kv_cache")
         if self.window is not None and not self.sinks < self.window <= MAX_WINDOW:
-            raise InvalidRequest(
-                f"choose a window of at most {MAX_WINDOW:,} positions, and fewer sinks than that",
-                field="kv_cache",
-            )
+            raise refused("window_range", field="kv_cache", high=MAX_WINDOW)
 
     @property
     def name(self) -> str:
@@ -193,11 +183,7 @@ def parse_kv(name: str) -> KVSettings:
     """
     match = _KV.fullmatch(name)
     if match is None:
-        raise InvalidRequest(
-            "choose paged, contiguous or off; the first two take -int8 or -int4 and then "
-            "-window-W, which takes -sinks-S",
-            field="kv_cache",
-        )
+        raise refused("kv_choices", field="kv_cache")
     layout, stored, window, sinks = match.groups()
     return KVSettings(
         KVLayout(layout),
@@ -239,6 +225,6 @@ def parse_lane(name: str) -> LaneSettings:
     prefix_cache = rest[-1:] == [_PREFIX_CACHE]
     caches = rest[:-1] if prefix_cache else rest
     if len(caches) > 1:
-        raise InvalidRequest("a lane has one KV cache", field="kv_cache")
+        raise refused("one_kv_cache", field="kv_cache")
     kv = parse_kv(caches[0]) if caches else KVSettings()
     return LaneSettings(parse_weights(weights), kv, prefix_cache)

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from engine.errors import EngineError
 from engine.inference.lane_orders import LaneAbandoned, LaneOrder, OpeningStage, Report
 from engine.inference.lanes import OpenedLane
+from engine.refusals import refused
 
 log = logging.getLogger(__name__)
 
@@ -87,8 +88,7 @@ class Openings:
             news = LaneFailed(order, error)
         except Exception:
             log.exception("a lane could not be opened")
-            words = "the engine could not do this; the fault was logged"
-            news = LaneFailed(order, EngineError(words))
+            news = LaneFailed(order, refused("fault", kind=EngineError))
         self._tell(news)
 
     def _report(self, order: LaneOrder) -> Report:

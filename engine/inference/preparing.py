@@ -6,18 +6,17 @@ import secrets
 import time
 from dataclasses import dataclass, replace
 
-from engine.errors import InvalidRequest
 from engine.inference.kv_cache.capabilities import CacheCapabilities
 from engine.inference.lane_settings import LaneSettings, parse_kv, parse_weights
 from engine.inference.loading import LoadedModel
 from engine.inference.messages import Generate
 from engine.inference.model.config import ModelConfig
+from engine.inference.request_limits import check_request_limits
 from engine.inference.sampling_params import MAX_SEED, SamplingParams
 from engine.inference.stop_strings import StopStringMatcher
 from engine.inference.tokenizer import Tokenizer
+from engine.refusals import refused
 from engine.scheduling.speculation import SpeculationMethod
-
-MAX_SAMPLES = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +59,7 @@ def prepare_request(model: LoadedModel, generate: Generate, received: float) -> 
         TemplateError: the chat template cannot take these messages.
     """
     lane = _lane(model, generate)
+    check_request_limits(generate)
     check_choices(model.config, lane, generate)
     sampling = _sampling(generate)
     sampling.validate(model.config.vocab_size)
@@ -91,32 +91,24 @@ def check_choices(config: ModelConfig, lane: LaneSettings, generate: Generate) -
     Raises:
         InvalidRequest: naming the field and the way out.
     """
-    if not 1 <= generate.n <= MAX_SAMPLES:
-        raise InvalidRequest(f"choose 1 to {MAX_SAMPLES} samples", field="n")
     cache = CacheCapabilities.of(lane.kv)
     if lane.prefix_cache:
-        cache.require_shared_blocks("prefix caching")
+        cache.require_shared_blocks("prefix_cache")
     if generate.n > 1:
-        cache.require_shared_blocks("more than one sample of a prompt")
+        cache.require_shared_blocks("samples")
     if not 0 <= generate.min_tokens <= generate.max_tokens:
-        raise InvalidRequest("choose 0 to max_tokens", field="min_tokens")
+        raise refused("min_tokens_above_max", field="min_tokens", high=generate.max_tokens)
     speculation = generate.speculation
     if speculation is None:
         return
     if not cache.keeps_computed:
-        raise InvalidRequest(
-            "drafts are verified against kept keys and values; switch the cache on, or speculation"
-            " off",
-            field="speculation",
-        )
+        raise refused("drafts_need_cache", field="speculation")
     if speculation.exit_layer is not None and speculation.exit_layer >= config.num_layers:
-        raise InvalidRequest(
-            f"exit_layer must be below the model's {config.num_layers} layers", field="speculation"
-        )
+        layers = config.num_layers
+        field = "speculation.exit_layer"
+        raise refused("exit_layer_range", field=field, high=layers - 1, layers=layers)
     if speculation.method is SpeculationMethod.DRAFT:
-        raise InvalidRequest(
-            "no draft model is loaded here; choose ngram or early-exit", field="speculation"
-        )
+        raise refused("no_draft_model", field="speculation.method")
 
 
 def _sampling(generate: Generate) -> SamplingParams:
@@ -138,7 +130,7 @@ def _sampling(generate: Generate) -> SamplingParams:
 
 def _tokenize(tokenizer: Tokenizer, generate: Generate) -> list[int]:
     if (generate.prompt is None) == (generate.messages is None):
-        raise InvalidRequest("give either prompt or messages", field="prompt")
+        raise refused("prompt_or_messages", field="prompt")
     if generate.prompt is not None:
         return tokenizer.encode_prompt(generate.prompt)
     turns = [{"role": turn.role, "content": turn.content} for turn in generate.messages or ()]

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from engine.errors import InvalidRequest
+from engine.inference.request_limits import (
+    MAX_BIAS,
+    MAX_COUNT_PENALTY,
+    MAX_REPETITION_PENALTY,
+    MAX_TOP_LOGPROBS,
+    MIN_REPETITION_PENALTY,
+)
+from engine.refusals import refused
 
 MAX_TEMPERATURE = 100.0
 MAX_SEED = 2**63 - 1
-MAX_TOP_LOGPROBS = 20
-
-# Far beyond what is of use, and small enough that no logit overflows.
-MIN_REPETITION_PENALTY, MAX_REPETITION_PENALTY = 0.1, 10.0
-
-# As OpenAI's API reference has them, so that its clients' values mean the same here.
-MAX_COUNT_PENALTY = 2.0
-MAX_LOGIT_BIAS = 100.0
-
 MAX_BIASED_TOKENS = 1_024
 
 
@@ -69,7 +67,7 @@ class SamplingParams:
         _check_number("temperature", self.temperature, 0.0, MAX_TEMPERATURE)
         _check_number("top_p", self.top_p, 0.0, 1.0)
         if self.top_p == 0:
-            raise InvalidRequest("top_p must be above 0; 1 keeps all tokens", field="top_p")
+            raise refused("above_zero", field="top_p", name="top_p")
         _check_number("min_p", self.min_p, 0.0, 1.0)
         _check_integer("top_k", self.top_k, most)
         _check_integer("seed", self.seed, MAX_SEED)
@@ -88,12 +86,12 @@ class SamplingParams:
 def _check_number(field: str, value: float, low: float, high: float) -> None:
     # Written so that NaN, which compares as false, is refused.
     if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
-        raise InvalidRequest(f"{field} must be a number from {low:g} to {high:g}", field=field)
+        raise refused("number_range", field=field, name=field, low=f"{low:g}", high=f"{high:g}")
 
 
 def _check_integer(field: str, value: int, high: int) -> None:
     if type(value) is not int or not 0 <= value <= high:
-        raise InvalidRequest(f"{field} must be a whole number from 0 to {high}", field=field)
+        raise refused("integer_range", field=field, name=field, low=0, high=high)
 
 
 def _check_bias(pairs: object, vocab_size: int) -> None:
@@ -101,14 +99,12 @@ def _check_bias(pairs: object, vocab_size: int) -> None:
     if not isinstance(pairs, tuple) or any(
         not isinstance(pair, tuple) or len(pair) != 2 for pair in pairs
     ):
-        raise InvalidRequest("logit_bias must be pairs of a token id and a number", field=field)
+        raise refused("bias_pairs", field=field)
     if len(pairs) > MAX_BIASED_TOKENS:
-        raise InvalidRequest(f"at most {MAX_BIASED_TOKENS} tokens can have a bias", field=field)
+        raise refused("too_many_biases", field=field, high=MAX_BIASED_TOKENS)
     for token, bias in pairs:
         if type(token) is not int or not 0 <= token < vocab_size:
-            raise InvalidRequest(
-                f"the token ids of logit_bias must be whole numbers below {vocab_size}", field=field
-            )
-        _check_number(field, bias, -MAX_LOGIT_BIAS, MAX_LOGIT_BIAS)
+            raise refused("bias_ids", field=field, high=vocab_size)
+        _check_number(field, bias, -MAX_BIAS, MAX_BIAS)
     if len({token for token, _ in pairs}) < len(pairs):
-        raise InvalidRequest("a token has two values in logit_bias", field=field)
+        raise refused("bias_twice", field=field)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from engine.errors import InvalidRequest
+from engine.refusals import refused
 
 MAX_STOP_STRINGS = 16
 MAX_STOP_CHARS = 256
@@ -24,11 +24,9 @@ class StopStringMatcher:
 
     def __init__(self, stops: Sequence[str]) -> None:
         if len(stops) > MAX_STOP_STRINGS:
-            raise InvalidRequest(f"at most {MAX_STOP_STRINGS} stop strings", field="stop")
+            raise refused("too_many_stops", field="stop", high=MAX_STOP_STRINGS)
         if any(not 1 <= len(stop) <= MAX_STOP_CHARS for stop in stops):
-            raise InvalidRequest(
-                f"a stop string has 1 to {MAX_STOP_CHARS} characters", field="stop"
-            )
+            raise refused("stop_length", field="stop", high=MAX_STOP_CHARS)
         self._stops = tuple(stops)
         self._longest = max(map(len, stops), default=0)
         self._held = ""

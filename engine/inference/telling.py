@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from engine.errors import StepFailed
+from engine.errors import EngineError, StepFailed
 from engine.inference.messages import (
     Accepted,
     Done,
@@ -20,7 +20,9 @@ from engine.inference.messages import (
 )
 from engine.inference.preparing import PreparedRequest
 from engine.inference.text_stream import TextStream
+from engine.inference.timeline import Timeline
 from engine.inference.tokenizer import Tokenizer
+from engine.refusals import refused
 from engine.scheduling.events import (
     DraftsVerified,
     Event,
@@ -28,13 +30,21 @@ from engine.scheduling.events import (
     RequestPreempted,
     RequestQueued,
     RequestStarted,
+    SequenceStep,
     StepCompleted,
     TokenProduced,
 )
-from engine.scheduling.plan import SequenceShape
+from engine.scheduling.plan import Phase, SequenceShape
 from engine.scheduling.request import FinishReason, Request
 
 Finish = Callable[[str, FinishReason], object]
+
+RECOMPUTE = "recompute"
+"""The phase of a step that computes again what was computed: with the KV cache off, or after a
+preemption."""
+
+SHORTEST_PAUSE = 1e-3
+"""Seconds between two steps below which nobody is told what the engine did."""
 
 
 def _not_attached(sample_id: str, reason: FinishReason) -> None:
@@ -53,7 +63,10 @@ class Facts:
 
 @dataclass(slots=True)
 class Sample:
-    """One answer in the making: most requests have one, with ``n`` there are several."""
+    """One answer in the making: most requests have one, with ``n`` there are several.
+
+    ``last_end``: when its last step ended, or it could have run first, on the loop's clock.
+    """
 
     prepared: PreparedRequest
     number: int
@@ -63,6 +76,7 @@ class Sample:
     drafted_tokens: int = 0
     accepted_tokens: int = 0
     accepted_to_come: int = 0
+    last_end: float = 0.0
 
     @property
     def request_id(self) -> str:
@@ -73,10 +87,17 @@ class Sample:
 class Teller:
     """Turns one lane's events into messages. ``samples`` are those that live, by their own ids."""
 
-    def __init__(self, facts: Facts, tokenizer: Tokenizer, emit: Callable[[Message], None]) -> None:
+    def __init__(
+        self,
+        facts: Facts,
+        tokenizer: Tokenizer,
+        timeline: Timeline,
+        emit: Callable[[Message], None],
+    ) -> None:
         self.samples: dict[str, Sample] = {}
         self._facts = facts
         self._tokenizer = tokenizer
+        self._timeline = timeline
         self._emit = emit
         self._finish: Finish = _not_attached
 
@@ -155,6 +176,8 @@ class Teller:
     def _tell_step(self, event: StepCompleted) -> None:
         shapes = tuple(shape_of(sequence.shape) for sequence in event.sequences)
         stages_ms = {name: seconds * 1e3 for name, seconds in event.stages.items()}
+        phases = [self._phase_of(sequence) for sequence in event.sequences]
+        step_phase = phases[0] if len(set(phases)) == 1 else Phase.MIXED
         for own, sequence in enumerate(event.sequences):
             sample = self.samples.get(sequence.request_id)
             if sample is None:
@@ -163,8 +186,8 @@ class Teller:
                 Step(
                     request_id=sample.request_id,
                     step=event.step,
-                    phase=sequence.phase,
-                    step_phase=event.phase,
+                    phase=phases[own],
+                    step_phase=step_phase,
                     batch=event.batch,
                     tokens=event.num_tokens,
                     own=own,
@@ -180,9 +203,27 @@ class Teller:
                     waiting=event.num_waiting,
                     kv_blocks_cached=event.kv_blocks_cached,
                     kv_blocks_copied=event.kv_blocks_copied,
+                    pauses_ms=self._pauses(sample, event.time),
                     sample=sample.number,
                 )
             )
+            sample.last_end = event.time + event.duration
+        self._timeline.stepped(self._facts.lane, event.time, event.duration, event.phase)
+
+    def _phase_of(self, sequence: SequenceStep) -> str:
+        """Its phase in words for people: what is computed again is no prefill, though it runs as
+        one. A sample that ended within its step has a phase, too."""
+        sample = self.samples.get(sequence.request_id)
+        again = sample is not None and bool(sample.stream.token_ids)
+        return RECOMPUTE if again and sequence.phase is Phase.PREFILL else sequence.phase
+
+    def _pauses(self, sample: Sample, until: float) -> dict[str, float]:
+        """What the engine did since the sample's last step, in ms by cause; nothing if it was as
+        short as it always is."""
+        if until - sample.last_end < SHORTEST_PAUSE:
+            return {}
+        causes = self._timeline.causes(self._facts.lane, sample.last_end, until)
+        return {cause.value: seconds * 1e3 for cause, seconds in causes.items()}
 
     def _tell_token(self, event: TokenProduced) -> None:
         sample = self.samples.get(event.request_id)
@@ -262,8 +303,7 @@ class Teller:
         """A request fails as a whole: its other samples end without a word of their own."""
         for name in mates:
             del self.samples[name]
-        message = "the model failed while running this step; run the prompt again"
-        self._emit(Failed(sample.request_id, StepFailed.code, message))
+        self._emit(failed(sample.request_id, refused("step_failed", kind=StepFailed)))
         for name in mates:
             self._finish(name, FinishReason.ABORT)
 
@@ -271,6 +311,11 @@ class Teller:
 def shape_of(shape: SequenceShape) -> tuple[int, int, bool, int]:
     """A sequence's integers as they go over the wire."""
     return shape.prefix_tokens, shape.new_tokens, shape.samples, shape.drafts
+
+
+def failed(request_id: str, error: EngineError) -> Failed:
+    """A refusal or failure as it goes over the wire."""
+    return Failed(request_id, error.code, error.message, error.field, error.reason, error.values)
 
 
 def never_started(prepared: PreparedRequest) -> Done:

@@ -12,10 +12,11 @@ from typing import Any
 
 import tokenizers
 
-from engine.errors import InvalidRequest, TemplateError, UnsupportedModel
+from engine.errors import TemplateError, UnsupportedModel
 from engine.inference.chat_template import ChatMessage
 from engine.inference.control_tokens import ControlTokens, shown
 from engine.inference.template_process import Renderer, template_renderer
+from engine.refusals import refused
 
 # Measured on one core with the 49,152-token vocabulary: every text of this length, the worst of
 # 20 kinds of runs included, is encoded in less than 60 ms, so a prompt cannot hold up the others.
@@ -114,7 +115,7 @@ class Tokenizer:
         try:
             return self._backend.encode(text, add_special_tokens=False).ids
         except (UnicodeEncodeError, TypeError) as error:
-            raise InvalidRequest("the text has lone surrogates", field="prompt") from error
+            raise refused("lone_surrogates", field="prompt") from error
 
     def unspellable(self, text: str) -> frozenset[str]:
         """Characters of ``text`` that the vocabulary has no bytes for, so they are left out.
@@ -152,9 +153,7 @@ class Tokenizer:
         begin = self._settings.bos_token_id
         ids = [*(() if begin is None else (begin,)), *self.encode(text)]
         if not ids:
-            raise InvalidRequest(
-                "the prompt is empty; write at least one character", field="prompt"
-            )
+            raise refused("empty_prompt", field="prompt")
         return ids
 
     def encode_chat(
@@ -171,7 +170,7 @@ class Tokenizer:
         """
         renderer = self._renderer
         if renderer is None:
-            raise TemplateError("this model has no chat template; send a plain prompt")
+            raise refused("no_chat_template", kind=TemplateError)
         _check_messages(messages)
         contents = "".join(message["content"] for message in messages)
         stand_ins = self._control.stand_ins(contents, self._settings.chat_template or "")
@@ -196,7 +195,7 @@ class Tokenizer:
         try:
             return backend.encode(text, add_special_tokens=False).ids
         except (UnicodeEncodeError, TypeError) as error:
-            raise InvalidRequest("a message has lone surrogates", field="messages") from error
+            raise refused("lone_surrogates", field="messages") from error
 
     @cached_property
     def _continuation(self) -> tokenizers.Tokenizer:
@@ -301,13 +300,13 @@ def _visible(character: str) -> str:
 
 def _check_length(length: int, field: str) -> None:
     if length > MAX_PROMPT_CHARS:
-        raise InvalidRequest(f"at most {MAX_PROMPT_CHARS} characters are taken", field=field)
+        raise refused("text_too_long", field=field, high=MAX_PROMPT_CHARS)
 
 
 def _check_messages(messages: Sequence[ChatMessage]) -> None:
     if not 1 <= len(messages) <= MAX_MESSAGES:
-        raise InvalidRequest(f"give 1 to {MAX_MESSAGES} messages", field="messages")
+        raise refused("message_count", field="messages", high=MAX_MESSAGES)
     for message in messages:
         if message["role"] not in CHAT_ROLES:
-            raise InvalidRequest(f"a role is one of {', '.join(CHAT_ROLES)}", field="messages")
+            raise refused("roles", field="messages", choices=", ".join(CHAT_ROLES))
     _check_length(sum(len(message["content"]) for message in messages), "messages")

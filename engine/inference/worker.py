@@ -23,7 +23,6 @@ from engine.inference.log_lines import configure_logging
 from engine.inference.messages import (
     Abort,
     Configure,
-    Failed,
     Generate,
     Message,
     Ping,
@@ -34,7 +33,9 @@ from engine.inference.messages import (
 from engine.inference.openings import LaneFailed, LaneProgressed, News, Openings
 from engine.inference.options import EngineOptions, parse_worker_arguments
 from engine.inference.preparing import PreparedRequest
+from engine.inference.telling import failed
 from engine.inference.wire import MAX_LINE_BYTES, decode, encode
+from engine.refusals import refused
 from engine.scheduling.scheduler import SchedulerLimits
 
 log = logging.getLogger("engine.worker")
@@ -78,7 +79,7 @@ class Worker:
             model = load_model(options)
         except EngineError as error:
             # The one who waits for this engine shall read why it never got ready.
-            self._send(encode(Failed("", error.code, error.message, error.field)))
+            self._send(encode(failed("", error)))
             raise
         limits = SchedulerLimits(
             max_running=options.max_running,
@@ -170,13 +171,13 @@ class Worker:
             self._inbox.put(message)
         elif isinstance(message, Probe):
             if self._probes.qsize() >= _MAX_PROBES_WAITING:
-                error = QueueFull("too many probes came at once; try again in a moment")
+                error = refused("probes_at_once", kind=QueueFull)
                 self._inbox.put((message.request_id, error))
             else:
                 self._probes.put(message)
         elif isinstance(message, Generate):
             if self._arrivals.qsize() >= self._max_unprepared:
-                error = QueueFull("too many prompts came at once; try again in a moment")
+                error = refused("prompts_at_once", kind=QueueFull)
                 self._inbox.put((message.request_id, error))
             else:
                 self._arrivals.put((message, time.perf_counter()))
@@ -196,7 +197,7 @@ class Worker:
             except Exception:
                 # A fault of ours in one request must not end the requests of everyone else.
                 log.exception("a request could not be prepared")
-                error = EngineError("the engine could not take this request; the fault was logged")
+                error = refused("fault", kind=EngineError)
                 self._inbox.put((generate.request_id, error))
 
     # ── the thread that answers probes ───────────────────────────────────────────────────────
@@ -209,7 +210,7 @@ class Worker:
                 self._inbox.put((probe.request_id, error))
             except Exception:
                 log.exception("a probe failed")
-                error = EngineError("the engine could not do this; the fault was logged")
+                error = refused("fault", kind=EngineError)
                 self._inbox.put((probe.request_id, error))
 
     # ── writing ──────────────────────────────────────────────────────────────────────────────

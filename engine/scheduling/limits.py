@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from engine.errors import InvalidRequest, NeverFits, QueueFull
+from engine.errors import EngineError, InvalidRequest, NeverFits, QueueFull
+from engine.refusals import refused
 from engine.scheduling.blocks import BlockPool, blocks_for
 from engine.scheduling.request import Request, RequestState
 
@@ -72,25 +73,26 @@ def check_fits(request: Request, limits: SchedulerLimits, pool: BlockPool) -> No
     """
     total = request.max_total_tokens
     if total > limits.max_context:
-        raise NeverFits(
-            f"{request.num_prompt_tokens} prompt tokens and {request.max_tokens} more exceed "
-            f"the context of {limits.max_context}; shorten the prompt or the answer",
+        raise refused(
+            "context",
+            kind=NeverFits,
             field="max_tokens",
+            prompt=request.num_prompt_tokens,
+            answer=request.max_tokens,
+            context=limits.max_context,
         )
     needed = most_blocks(request, pool.block_size)
     if needed > pool.num_usable:
-        raise NeverFits(
-            f"{total} tokens need {needed} KV blocks and the cache has "
-            f"{pool.num_usable}; shorten the prompt or the answer",
-            field="max_tokens",
-        )
+        raise _too_many_blocks("cache_blocks", total, needed, pool.num_usable)
     share = limits.max_session_kv_blocks
     if share is not None and needed > share:
-        raise NeverFits(
-            f"{total} tokens need {needed} KV blocks and a session may have {share}; "
-            "shorten the prompt or the answer",
-            field="max_tokens",
-        )
+        raise _too_many_blocks("session_blocks", total, needed, share)
+
+
+def _too_many_blocks(reason: str, tokens: int, needed: int, usable: int) -> EngineError:
+    return refused(
+        reason, kind=NeverFits, field="max_tokens", tokens=tokens, needed=needed, usable=usable
+    )
 
 
 def most_blocks(request: Request, block_size: int) -> int:
@@ -130,7 +132,7 @@ def check_room(
     """
     if len(live) + num_new > limits.max_running + limits.max_waiting:
         waiting = sum(request.state is RequestState.WAITING for request in live)
-        raise QueueFull(f"{waiting} requests are waiting; try again in a moment")
+        raise refused("queue_full", kind=QueueFull, waiting=waiting)
     if limits.max_session_waiting is None:
         return
     own = [request for request in live if request.session_id == session_id]
@@ -140,7 +142,7 @@ def check_room(
         places = min(places, limits.max_session_running - own_running)
     waiting = len(own) - own_running
     if waiting + num_new > places + limits.max_session_waiting:
-        raise QueueFull(f"{waiting} of your requests are waiting; let one of them finish first")
+        raise refused("session_queue_full", kind=QueueFull, waiting=waiting)
 
 
 def session_has_room(

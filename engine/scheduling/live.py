@@ -8,6 +8,7 @@ from __future__ import annotations
 from bisect import bisect_right, insort
 
 from engine.errors import InvalidRequest
+from engine.refusals import refused
 from engine.scheduling.blocks import BlockPool
 from engine.scheduling.integrity import check_queues, check_running
 from engine.scheduling.limits import (
@@ -83,19 +84,13 @@ class LiveRequests:
             QueueFull: as many requests as allowed are already here.
         """
         if request.num_prompt_tokens == 0:
-            raise InvalidRequest("the prompt has no tokens; write at least one", field="prompt")
+            raise refused("no_prompt_tokens", field="prompt")
         if request.max_tokens < 1:
-            raise InvalidRequest("at least one token must be asked for", field="max_tokens")
+            raise refused("at_least_one_token", field="max_tokens")
         if request.min_tokens > request.max_tokens:
-            raise InvalidRequest(
-                "min_tokens is more than max_tokens; choose fewer", field="min_tokens"
-            )
+            raise refused("min_tokens_above_max", field="min_tokens", high=request.max_tokens)
         if request.speculation is not None and not self.limits.keep_computed:
-            raise InvalidRequest(
-                "drafts are verified over a KV cache, and it is switched off; switch one of the "
-                "two off or on",
-                field="speculation",
-            )
+            raise refused("drafts_need_cache", field="speculation")
         self._check_new_id(request.request_id)
         check_fits(request, self.limits, self.pool)
         check_room(request.session_id, num_samples, self.limits, self._requests.values())
@@ -136,7 +131,7 @@ class LiveRequests:
 
     def _check_new_id(self, request_id: str) -> None:
         if request_id in self._requests:
-            raise InvalidRequest("this id is in use; choose another", field="request_id")
+            raise refused("id_in_use", field="request_id")
 
     def _take_in(self, request: Request) -> int:
         self._num_arrived += 1

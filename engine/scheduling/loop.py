@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from engine.errors import InvalidRequest, StepFailed
+from engine.refusals import refused
 from engine.scheduling.drafting import Drafter
 from engine.scheduling.events import (
     Configured,
@@ -114,7 +115,7 @@ class SchedulingLoop:
         self._check_speculation(request.speculation)
         ids = [request.request_id, *sample_ids]
         if len(set(ids)) < len(ids) or any(self.scheduler.get(name) for name in sample_ids):
-            raise InvalidRequest("an id is in use; choose another", field="request_id")
+            raise refused("id_in_use", field="request_id")
         now = self.clock.now() if arrived is None else arrived
         request.arrival_time = now
         position = self.scheduler.add(request, num_samples=len(ids))

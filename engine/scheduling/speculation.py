@@ -13,10 +13,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from engine.errors import InvalidRequest
+from engine.refusals import refused
 
 MAX_DRAFT_TOKENS = 16
+DEFAULT_DRAFT_TOKENS = 4
 MAX_NGRAM = 8
+MAX_EXIT_LAYER = 1_024
 
 TO_DRAFT = -1
 """Stands in a plan for a draft that the executor makes itself, within the step."""
@@ -38,11 +40,12 @@ class SpeculationSettings:
     are the longest and the shortest end of the text that a look-up searches for.
 
     Raises:
-        InvalidRequest: a number is out of range (field "speculation").
+        InvalidRequest: a number is out of range, or goes with another method (field
+            "speculation." and its name).
     """
 
     method: SpeculationMethod
-    draft_tokens: int = 4
+    draft_tokens: int = DEFAULT_DRAFT_TOKENS
     exit_layer: int | None = None
     max_ngram: int = 4
     min_ngram: int = 1
@@ -51,12 +54,14 @@ class SpeculationSettings:
         _check("draft_tokens", self.draft_tokens, 1, MAX_DRAFT_TOKENS)
         _check("max_ngram", self.max_ngram, 1, MAX_NGRAM)
         _check("min_ngram", self.min_ngram, 1, self.max_ngram)
-        if self.exit_layer is not None and self.exit_layer < 1:
-            raise InvalidRequest("exit_layer must be at least 1", field="speculation")
+        if self.exit_layer is None:
+            return
+        if self.method is not SpeculationMethod.EARLY_EXIT:
+            raise refused("exit_layer_method", field="speculation.exit_layer")
+        _check("exit_layer", self.exit_layer, 1, MAX_EXIT_LAYER)
 
 
 def _check(name: str, value: int, low: int, high: int) -> None:
     if not low <= value <= high:
-        raise InvalidRequest(
-            f"{name} must be a whole number from {low} to {high}", field="speculation"
-        )
+        field = f"speculation.{name}"
+        raise refused("integer_range", field=field, name=name, low=low, high=high)

@@ -1,7 +1,7 @@
 // Puts the steps on the server-drawn roofline: measured filled, predicted outlined.
 
 import { setText, svg } from "./dom.js";
-import { isOver, phases } from "./run.js";
+import { isOver, phases, recomputes } from "./run.js";
 import { isMixed, kindOf } from "./strip.js";
 import { changed, store } from "./store.js";
 import { rate, significant, t, whole } from "./texts.js";
@@ -12,6 +12,7 @@ const place = () => document.getElementById("roofline"); // anew: a swap may hav
 const SHAPES = {
   prefill: (x, y) => svg("path", { d: `M${x} ${y - 7}L${x + 7} ${y}L${x} ${y + 7}L${x - 7} ${y}Z` }),
   decode: (x, y) => svg("circle", { cx: x, cy: y, r: 5 }),
+  recompute: (x, y) => svg("path", { d: `M${x} ${y - 7}L${x + 7} ${y + 5}H${x - 7}Z` }),
   mixed: (x, y) => svg("rect", { x: x - 5, y: y - 5, width: 10, height: 10 }),
 };
 
@@ -165,7 +166,9 @@ export function mountRoofline() {
       for (const chart of charts) {
         chart.label([
           ["prefill", t("roof.prefill", { n: run.accepted?.prompt_tokens ?? 0 })],
-          ["decode", t(mixed ? "roof.decodeMixed" : "roof.decode", steps)],
+          recomputes(decode)
+            ? ["recompute", t("roof.recompute", steps)]
+            : ["decode", t(mixed ? "roof.decodeMixed" : "roof.decode", steps)],
         ]);
         chart.cursor(run.steps[selected]);
       }

@@ -33,7 +33,7 @@ export function take(run, event) {
 
 const TAKE = {
   opening(run, event) {
-    run.opening = event.lane;
+    run.opening = event;
     run.status = "opening";
   },
   accepted(run, event) {
@@ -85,7 +85,7 @@ const TAKE = {
 /** Steps up to the first token, and the steps after it. */
 export function phases(run) {
   const first = run.tokens.length ? run.tokens[0].step : -1;
-  const end = first >= 0 ? first + 1 : run.steps.findIndex((step) => step.phase === "decode");
+  const end = first >= 0 ? first + 1 : run.steps.findIndex((step) => step.phase !== "prefill");
   const cut = end < 0 ? run.steps.length : end;
   return { prefill: run.steps.slice(0, cut), decode: run.steps.slice(cut) };
 }
@@ -105,6 +105,20 @@ export function pauseBefore(before, step) {
 /** All pauses between steps of this run in ms. */
 export const pauses = (run) =>
   run.steps.map((step, i) => pauseBefore(run.steps[i - 1], step)).filter(Boolean);
+
+/** What the engine did in the pauses of this run: ms by cause, the longest first. */
+export function pauseCauses(run) {
+  const causes = {};
+  run.steps.forEach((step, i) => {
+    if (!pauseBefore(run.steps[i - 1], step)) return;
+    for (const [cause, ms] of Object.entries(step.pauses_ms)) causes[cause] = (causes[cause] ?? 0) + ms;
+  });
+  return Object.entries(causes).sort(([, a], [, b]) => b - a);
+}
+
+/** Whether the steps after the first token compute again what was computed: the KV cache is off. */
+export const recomputes = (steps) =>
+  steps.length > 0 && steps.every((step) => step.phase === "recompute");
 
 /** Time to first token in ms: the first token's time, or what the last event says. */
 export const ttft = (run) => run.done?.ttft_ms ?? run.tokens[0]?.time_ms ?? null;

@@ -3,7 +3,7 @@
 import { setText } from "./dom.js";
 import { isOver, ttft, usualGap } from "./run.js";
 import { laneOf, store } from "./store.js";
-import { has, sentences, t, time, whole } from "./texts.js";
+import { has, percent, sentences, t, time, whole } from "./texts.js";
 
 const announce = document.getElementById("announce");
 
@@ -16,14 +16,33 @@ function sentence(run) {
   if (run.error) return errorText(run.error);
   if (run.done) return doneText(run);
   if (run.stopping) return t("status.stopping");
-  if (run.status === "opening") return t("status.opening", { lane: run.opening });
+  if (run.status === "opening") return openingText(run.opening);
   if (run.status === "sending") return t(run.sent ? "status.sending" : "status.connecting");
   if (run.status === "waiting") return waitingText(run);
-  if (run.preempted && run.steps.at(-1)?.phase === "prefill" && run.tokens.length) {
+  if (run.preempted && run.steps.at(-1)?.phase === "recompute") {
     return t("status.preempted", { n: run.preempted });
   }
   if (run.status === "prefill") return prefillText(run);
   return t("status.decode", { n: run.tokens.length, max: run.accepted.max_tokens });
+}
+
+const OPENING = {
+  quantizing: "status.opening.quantizing",
+  loading: "status.opening.loading",
+  warming_up: "status.opening.warmingUp",
+};
+
+/** How far the lane is that the run waits for. */
+function openingText({ lane, ahead, stage, share, part }) {
+  if (ahead > 0) return t("status.opening.ahead", { lane, n: ahead });
+  return t(OPENING[stage] ?? "status.opening", { lane, share: percent(share), part: partText(part) });
+}
+
+/** What is being prepared: a layer by its number, or what stands behind all layers. */
+function partText(part) {
+  const layer = /^layers\.(\d+)$/.exec(part);
+  if (!layer) return t(part ? "opening.head" : "opening.rest");
+  return t("opening.layer", { number: Number(layer[1]) + 1, total: store.facts?.layers ?? "—" });
 }
 
 /** A prompt that takes several steps is told step by step. */
@@ -45,7 +64,8 @@ function doneText(run) {
   return t(`done.${reason}`, { n: usage.completion_tokens });
 }
 
-function errorText({ code, message, context }) {
+function errorText({ code, message, context, reason, values }) {
+  if (has(`refusal.${reason}`)) return t("error.because", { message: t(`refusal.${reason}`, values) });
   if (has(`error.${code}`)) return t(`error.${code}`, { max: context ?? "" });
   return t("error.other", { message });
 }
@@ -77,7 +97,14 @@ export function mountStatus() {
   let problem = null; // with the form, told until another run begins
 
   function tell(run) {
-    if (told?.run !== run) told = { run, first: false, over: false };
+    if (told?.run !== run) told = { run, first: false, over: false, opening: "" };
+    if (run.status === "opening" && !run.stopping) {
+      // Not each layer: a new stage, another place, or a quarter more.
+      const { ahead, stage, share } = run.opening;
+      const news = `${ahead} ${stage} ${Math.floor(share * 4)}`;
+      if (told.opening !== news) say(sentence(run));
+      told.opening = news;
+    }
     if (!told.first && run.tokens.length) {
       told.first = true;
       say(t("say.first", { time: time(ttft(run)) }));

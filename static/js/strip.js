@@ -1,9 +1,18 @@
 // The run in time, to scale: one SVG whose user unit is a millisecond, labels in HTML beside it.
 
 import { median, setText, sum, svg } from "./dom.js";
-import { expected, isOver, pauseBefore, pauses, phases, ttft } from "./run.js";
+import {
+  expected,
+  isOver,
+  pauseBefore,
+  pauseCauses,
+  pauses,
+  phases,
+  recomputes,
+  ttft,
+} from "./run.js";
 import { changed, select, store } from "./store.js";
-import { sentences, t, time, visible, whole } from "./texts.js";
+import { listed, sentences, t, time, visible, whole } from "./texts.js";
 
 const MOST_BLOCKS = 600; // more steps than that share a block
 const ROW = { top: 0, height: 36 };
@@ -99,7 +108,7 @@ class Drawing {
     }
     this.ghostEnd += span;
     this.envelope.node.setAttribute("width", this.ghostEnd - this.envelope.from);
-    if (phase === "decode") {
+    if (phase !== "prefill") {
       this.ghosts.count += 1;
       this.ghosts.span += span;
     }
@@ -173,15 +182,22 @@ function company(run) {
   return sentences(parts);
 }
 
+const PAUSE = {
+  lane: "pause.lane",
+  prefill: "pause.prefill",
+  decode: "pause.decode",
+  preparing: "pause.preparing",
+  engine: "pause.engine",
+};
+
 /** What the engine did between the steps of this prompt, in words. */
 function between(run) {
   const all = pauses(run);
   if (!all.length) return "";
   const values = { n: all.length, time: time(sum(all)) };
-  // Steps are counted by precision: without a gap in the count, the pause was not in this one.
-  const inOrder = run.steps.every((step, i) => !i || step.step === run.steps[i - 1].step + 1);
-  const precisions = store.facts?.lanes.length ?? 1;
-  return t(inOrder && precisions > 1 ? "batch.precisions" : "batch.pauses", values);
+  const causes = pauseCauses(run).map(([cause, ms]) => t(PAUSE[cause], { time: time(ms) }));
+  if (!causes.length) return t("batch.pauses", values);
+  return t("batch.pausesOf", { ...values, causes: listed(causes) });
 }
 
 /** Milliseconds since the prompt was sent, as long as no step has come back. */
@@ -197,14 +213,16 @@ function labels(run) {
     const values = { n: run.accepted.prompt_tokens, steps: prefill.length, time: time(spent) };
     left = t(prefill.length > 1 ? "strip.prefillSteps" : "strip.prefill", values);
   } else if (!isOver(run)) {
-    left = t(run.position > 1 ? "strip.waiting" : "strip.running", { time: time(elapsed(run)) });
+    const waits = run.position > 1 || run.status === "opening";
+    left = t(waits ? "strip.waiting" : "strip.running", { time: time(elapsed(run)) });
   }
   setText(part("prefill"), left);
   part("prefill").classList.toggle("pending", !prefill.length);
+  part("decode").classList.toggle("again", recomputes(decode));
   const middle = median(decode.map((step) => step.time_ms));
   setText(
     part("decode"),
-    middle === null ? "" : t("strip.decode", { n: decode.length, time: time(middle) }),
+    middle === null ? "" : t(recomputes(decode) ? "strip.recompute" : "strip.decode", { n: decode.length, time: time(middle) }),
   );
 }
 

@@ -18,6 +18,11 @@ export function t(key, values = {}) {
 /** Sentences one after the other; Chinese sets no space between them. */
 export const sentences = (list) => list.filter(Boolean).join(language.startsWith("zh") ? "" : " ");
 
+const list = new Intl.ListFormat(language, { type: "unit" });
+
+/** Parts of a sentence one after the other, as the language lists them. */
+export const listed = (parts) => list.format(parts);
+
 /** Whether there is a text of that name. */
 export const has = (key) => all[key] !== undefined;
 

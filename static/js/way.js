@@ -2,7 +2,7 @@
 
 import { el, median, setText, sum } from "./dom.js";
 import { ownTokens } from "./pieces.js";
-import { phases } from "./run.js";
+import { phases, recomputes } from "./run.js";
 import { laneOf } from "./store.js";
 import { isPartial, probability } from "./text.js";
 import {
@@ -84,7 +84,7 @@ function costTable(run) {
   const middle = [...decode].sort((a, b) => a.time - b.time)[decode.length >> 1];
   const columns = [
     [t("way.layers.prefill"), prefill],
-    [t("way.layers.decode"), middle ? [middle] : []],
+    [t(recomputes(decode) ? "way.layers.recompute" : "way.layers.decode"), middle ? [middle] : []],
   ];
   const known = (steps) => steps.length > 0 && steps.every((step) => step.flops !== null);
   const add = (steps, name) => sum(steps.map((step) => step[name]));
@@ -112,7 +112,7 @@ function costTable(run) {
   const head = el("tr");
   head.append(el("td"));
   columns.forEach(([name], i) => {
-    const cell = el("th", i ? "cool" : "warm", name);
+    const cell = el("th", i ? (recomputes(decode) ? "again" : "cool") : "warm", name);
     cell.scope = "col";
     head.append(cell);
   });

@@ -56,7 +56,10 @@ def test_every_part_of_the_engine_stands_on_a_floor():
 
 
 def test_the_web_process_sees_only_the_door_of_the_real_engine():
-    door = {f"engine.inference.{name}" for name in ("messages", "options", "supervisor")}
+    door = {
+        f"engine.inference.{name}"
+        for name in ("messages", "options", "request_limits", "supervisor")
+    }
     used = {
         name
         for path in product_modules()

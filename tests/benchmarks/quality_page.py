@@ -54,7 +54,7 @@ def _row(lane: Mapping[str, Any]) -> str:
         lane["kv"],
         f"{lane['bits_per_weight']:.2f}",
         f"{lane['weight_bytes'] / 1e6:.1f}",
-        f"{quality['mean_kl']:.5f}",
+        f"{quality['mean_kl']:z.5f}",
         f"{quality['p99_kl']:.3f}",
         f"{quality['top1_agreement']:.1%}",
         _perplexity(quality["perplexity"]),

@@ -36,7 +36,8 @@ def step(number: int, start_ms: float, time_ms: float, **other: Any) -> Event:
         "stages_ms": {}, "predicted_ms": None, "predicted_time": None, "flops": 1e8, "bytes": 1e8,
         "intensity": 1.0, "bound": "memory", "own_kv_tokens": tokens, "own_kv_blocks": 1,
         "kv_blocks": 1, "kv_bytes": tokens * 512, "kv_blocks_used": 1, "kv_blocks_total": 128,
-        "kv_block_tokens": 16, "running": 1, "waiting": 0, "steps_dropped": 0, **other,
+        "kv_block_tokens": 16, "running": 1, "waiting": 0, "pauses_ms": {},
+        "steps_dropped": 0, **other,
     }  # fmt: skip
 
 
@@ -133,24 +134,81 @@ def steps_in_a_row(count: int, time_ms: float, pause_ms: float = 0.0, **other: A
     return [first, *rest]
 
 
-def test_time_between_steps_is_told_and_drawn(play: Play) -> None:
-    page = play(with_tokens(steps_in_a_row(20, 8.0, pause_ms=6.0)))
+def test_time_between_steps_is_told_with_its_causes_and_drawn(play: Play) -> None:
+    causes = {"lane": 4.0, "prefill": 1.5, "preparing": 0.4, "engine": 0.1}
+    page = play(with_tokens(steps_in_a_row(20, 8.0, pause_ms=6.0, pauses_ms=causes)))
     assert run(page, "abcd") == "done"
     company = page.locator("[data-company]")
     expect(company).to_contain_text("alone in each of its own steps")
     expect(company).to_contain_text("In 20 pauses between its steps, 120\u00a0ms in all")
-    expect(company).to_contain_text("the two precisions take turns")
+    expect(company).to_contain_text(
+        "steps of other forms of the model 80.0\u00a0ms, prefill of other prompts 30.0\u00a0ms, "
+        "preparing another form of the model 8.00\u00a0ms, "
+        "the engine itself stood still 2.00\u00a0ms."
+    )
     expect(page.locator("#itl [data-why]")).to_contain_text("42% of the time between tokens")
     assert page.locator(".layer-pauses .wait").count() == 20
     assert page.locator(".layer-pauses .wait").first.get_attribute("width") == "6"
 
 
-def test_steps_of_others_between_are_not_called_the_other_precision(play: Play) -> None:
-    steps = steps_in_a_row(3, 8.0, pause_ms=20.0)
-    steps[2]["step"] = steps[2]["step"] + 4
-    page = play(with_tokens(steps))
+def test_a_pause_without_a_known_cause_is_given_none(play: Play) -> None:
+    page = play(with_tokens(steps_in_a_row(3, 8.0, pause_ms=20.0)))
     run(page, "abcd")
-    expect(page.locator("[data-company]")).to_contain_text("busy with other work")
+    expect(page.locator("[data-company]")).to_contain_text("the engine did other work.")
+
+
+def test_what_is_computed_again_is_no_prefill(play: Play) -> None:
+    again = {"phase": "recompute", "step_phase": "recompute", "tokens": 9}
+    page = play(with_tokens(steps_in_a_row(5, 8.0, **again)))
+    assert run(page, "abcd") == "done"
+    expect(page.locator("#strip [data-decode]")).to_contain_text("5 recompute steps")
+    assert page.locator(".block.prefill").count() == 1
+    assert page.locator(".block.recompute").count() == 5
+    colours = page.evaluate(
+        """() => [".block.prefill", ".block.recompute"].map(
+            (one) => getComputedStyle(document.querySelector(one)).fill)"""
+    )
+    assert colours[0] != colours[1]
+
+
+@pytest.mark.parametrize(
+    ("told", "said"),
+    [
+        (
+            [{"ahead": 2, "stage": "waiting"}],
+            "Waiting for int4-g32-awq: 2 other forms of the model are prepared first.",
+        ),
+        (
+            [{"ahead": 1, "stage": "waiting"}, {"share": 0.34, "part": "layers.1"}],
+            "Preparing int4-g32-awq: quantizing layer 2 of 2, 34% done.",
+        ),
+        (
+            [{"stage": "loading", "share": 0.5, "part": "lm_head"}],
+            "Preparing int4-g32-awq: loading the matrix that scores the vocabulary, 50% done.",
+        ),
+    ],
+)
+def test_a_run_that_waits_for_its_lane_hears_how_far_it_is(
+    play: Play, told: list[Event], said: str
+) -> None:
+    named = {"type": "opening", "lane": "int4-g32-awq", "part": "layers.0"}
+    page = play([{**named, "ahead": 0, "stage": "quantizing", "share": 0.0, **t} for t in told])
+    page.locator("#prompt").fill("abcd")
+    page.locator("#go").click()
+    expect(page.locator("#status")).to_have_text(said)
+    expect(page.locator("#announce")).to_have_text(said)
+    expect(page.locator("#strip [data-prefill]")).to_contain_text("waiting")
+
+
+def test_a_refusal_is_told_in_the_language_of_the_page(play: Play) -> None:
+    refusal = {
+        "type": "error", "code": "invalid_request", "message": "n must be …", "field": None,
+        "reason": "integer_range", "values": {"name": "n", "low": 1, "high": 1600},
+    }  # fmt: skip
+    page = play([refusal], path="/?lang=zh-Hans")
+    page.locator("#prompt").fill("abcd")
+    page.locator("#go").click()
+    expect(page.locator("#status")).to_have_text("被拒绝：n 须为 1 到 1,600 之间的整数。")
 
 
 def test_steps_that_follow_at_once_have_no_pause(play: Play) -> None:

@@ -66,8 +66,14 @@ def queued_event(message: Queued) -> QueuedEvent:
 
 
 def opening_event(message: Opening) -> OpeningEvent:
-    """The request waits until its lane is open."""
-    return OpeningEvent(lane=message.lane)
+    """The request waits until its lane is open, and how far that is."""
+    return OpeningEvent(
+        lane=message.lane,
+        ahead=message.ahead,
+        stage=message.stage,
+        share=message.share,
+        part=message.part,
+    )
 
 
 def started_event(message: Started) -> StartedEvent:
@@ -129,6 +135,7 @@ def step_event(
         kv_block_tokens=None if lane is None else lane.kv_block_tokens,
         running=message.running,
         waiting=message.waiting,
+        pauses_ms=message.pauses_ms,
         steps_dropped=steps_dropped,
         sample=message.sample,
     )
@@ -186,5 +193,11 @@ def done_event(message: Done, predicted: RequestPrediction, steps_dropped: int) 
 
 def error_event(message: Failed) -> ErrorEvent:
     """The engine's refusal or failure; its field becomes a JSON pointer."""
-    field = None if message.field is None else f"/{message.field}"
-    return ErrorEvent(code=message.code, message=message.message, field=field)
+    field = None if message.field is None else f"/{message.field.replace('.', '/')}"
+    return ErrorEvent(
+        code=message.code,
+        message=message.message,
+        field=field,
+        reason=message.reason,
+        values=message.values,
+    )

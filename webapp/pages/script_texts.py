@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from engine.refusals import REFUSALS
 from webapp.i18n import Texts
 
 
@@ -30,15 +31,27 @@ SCRIPT_TEXTS: dict[str, str | _Plural] = {
     "prefill": _N("prefill"),
     "decode": _N("decode"),
     "mixed": _N("mixed"),
-    "prefill.mixed": _N("prefill, beside decode of others"),
-    "decode.mixed": _N("decode, beside prefill of others"),
+    "recompute": _N("recompute"),
+    "prefill.mixed": _N("prefill, in one step with other work of others"),
+    "decode.mixed": _N("decode, in one step with prefill or recompute of others"),
+    "recompute.mixed": _N("recompute, in one step with other work of others"),
     "kind.measured": _N("measured"),
     "kind.counted": _N("counted"),
     "kind.countedPerMeasured": _N("counted ÷ measured"),
     # the line beside Run, and what a screen reader hears
     "status.connecting": _N("Connecting…"),
     "status.sending": _N("Sent. Waiting for the engine to take it in…"),
-    "status.opening": _N("Preparing the engine for {lane}: this is done once…"),
+    "status.opening": _N("Preparing the engine for {lane}…"),
+    "status.opening.ahead": _P(
+        "Waiting for {lane}: {n} other form of the model is prepared first.",
+        "Waiting for {lane}: {n} other forms of the model are prepared first.",
+    ),
+    "status.opening.quantizing": _N("Preparing {lane}: quantizing {part}, {share} done."),
+    "status.opening.loading": _N("Preparing {lane}: loading {part}, {share} done."),
+    "status.opening.warmingUp": _N("Preparing {lane}: a trial run."),
+    "opening.layer": _N("layer {number} of {total}"),
+    "opening.head": _N("the matrix that scores the vocabulary"),
+    "opening.rest": _N("the rest"),
     "status.waiting": _P(
         "Waiting: {n} prompt is before yours.", "Waiting: {n} prompts are before yours."
     ),
@@ -105,6 +118,7 @@ SCRIPT_TEXTS: dict[str, str | _Plural] = {
     "error.empty": _N("Write a prompt first."),
     "error.form": _N("Nothing was sent: a value in the form is not possible."),
     "error.other": _N("The server said: {message}"),
+    "error.because": _N("Refused: {message}."),
     "notice.byte_order_mark_removed": _N("An invisible byte order mark was taken off the prompt."),
     "notice.characters_left_out": _N(
         "The model's vocabulary cannot spell some characters of the prompt; they were left out."
@@ -136,6 +150,7 @@ SCRIPT_TEXTS: dict[str, str | _Plural] = {
     ),
     "way.layers.prefill": _N("this prefill"),
     "way.layers.decode": _N("one decode step (median)"),
+    "way.layers.recompute": _N("one recompute step (median)"),
     "way.layers.tokens": _N("tokens in the step"),
     "way.layers.flops": _N("arithmetic"),
     "way.layers.bytes": _N("bytes moved"),
@@ -205,8 +220,8 @@ SCRIPT_TEXTS: dict[str, str | _Plural] = {
         "weights were read once for all.",
     ),
     "itl.pauses": _N(
-        "{share} of the time between tokens was in no step of this prompt: the engine was busy "
-        "with others. No prediction counts that."
+        "{share} of the time between tokens was in no step of this prompt. No prediction counts "
+        "that."
     ),
     "itl.spread": _N("fastest {min} · slowest {max}"),
     "itl.spread.title": _N(
@@ -233,6 +248,9 @@ SCRIPT_TEXTS: dict[str, str | _Plural] = {
     ),
     "strip.prefillSteps": _N("prefill · {n} tokens in {steps} steps · {time}"),
     "strip.decode": _P("{n} decode step · {time}", "{n} decode steps · {time} each (median)"),
+    "strip.recompute": _P(
+        "{n} recompute step · {time}", "{n} recompute steps · {time} each (median)"
+    ),
     "strip.waiting": _N("waiting · {time}"),
     "strip.running": _N("running · {time}"),
     "strip.first": _N("first token {time}"),
@@ -256,16 +274,19 @@ SCRIPT_TEXTS: dict[str, str | _Plural] = {
         "{shared} of {n} steps were shared with other prompts, up to {max} at once: the line "
         "under them marks them.",
     ),
-    "batch.precisions": _P(
-        "In {n} pause between its steps, {time}, the engine was busy with other steps: the two "
-        "precisions take turns.",
-        "In {n} pauses between its steps, {time} in all, the engine was busy with other steps: "
-        "the two precisions take turns.",
-    ),
     "batch.pauses": _P(
-        "In {n} pause between its steps, {time}, the engine was busy with other work.",
-        "In {n} pauses between its steps, {time} in all, the engine was busy with other work.",
+        "In {n} pause between its steps, {time}, the engine did other work.",
+        "In {n} pauses between its steps, {time} in all, the engine did other work.",
     ),
+    "batch.pausesOf": _P(
+        "In {n} pause between its steps, {time}, the engine did other work: {causes}.",
+        "In {n} pauses between its steps, {time} in all, the engine did other work: {causes}.",
+    ),
+    "pause.lane": _N("steps of other forms of the model {time}"),
+    "pause.prefill": _N("prefill of other prompts {time}"),
+    "pause.decode": _N("decode of other prompts {time}"),
+    "pause.preparing": _N("preparing another form of the model {time}"),
+    "pause.engine": _N("the engine itself stood still {time}"),
     "batch.waiting": _P("{n} more prompt is waiting.", "{n} more prompts are waiting."),
     "batch.dropped": _P(
         "{n} step is not shown: this connection was too slow for it.",
@@ -274,6 +295,7 @@ SCRIPT_TEXTS: dict[str, str | _Plural] = {
     # the roofline
     "roof.prefill": _P("prefill, {n} token", "prefill, {n} tokens"),
     "roof.decode": _P("{n} decode step", "{n} decode steps"),
+    "roof.recompute": _P("{n} recompute step", "{n} recompute steps"),
     "roof.decodeMixed": _P(
         "{n} decode step, {mixed} of it mixed", "{n} decode steps, {mixed} of them mixed"
     ),
@@ -325,6 +347,9 @@ SCRIPT_TEXTS: dict[str, str | _Plural] = {
     # the step table
     "table.range": _N("steps {from} to {to} of {total}"),
 }
+
+
+SCRIPT_TEXTS |= {f"refusal.{reason}": sentence for reason, sentence in REFUSALS.items()}
 
 
 def script_texts(texts: Texts) -> dict[str, str | tuple[str, str]]:

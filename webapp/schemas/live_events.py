@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from typing import Literal
 
+from pydantic import Field
+
 from webapp.schemas.base import OutputModel
 from webapp.schemas.engine import EngineDocument, LaneDocument
 
@@ -40,6 +42,10 @@ class PongEvent(OutputModel):
 class OpeningEvent(OutputModel):
     type: Literal["opening"] = "opening"
     lane: str
+    ahead: int
+    stage: str
+    share: float
+    part: str
 
 
 class AcceptedEvent(OutputModel):
@@ -103,6 +109,7 @@ class StepEvent(OutputModel):
     kv_block_tokens: int | None
     running: int
     waiting: int
+    pauses_ms: dict[str, float]
     steps_dropped: int
     sample: int
 
@@ -174,6 +181,8 @@ class ErrorEvent(OutputModel):
     code: str
     message: str
     field: str | None = None
+    reason: str | None = None
+    values: dict[str, int | str] = Field(default_factory=dict)
 
 
 ServerEvent = (

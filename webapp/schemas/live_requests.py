@@ -9,8 +9,25 @@ from pydantic import AfterValidator, Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from engine.inference.messages import ChatTurn, Generate
+from engine.inference.request_limits import (
+    MAX_BIAS,
+    MAX_BIASED_IDS,
+    MAX_COUNT_PENALTY,
+    MAX_REPETITION_PENALTY,
+    MAX_SAMPLES,
+    MAX_STOP_CHARS,
+    MAX_STOP_IDS,
+    MAX_STOP_STRINGS,
+    MAX_TEMPERATURE,
+    MAX_TOKENS,
+    MAX_TOP_K,
+    MAX_TOP_LOGPROBS,
+    MIN_REPETITION_PENALTY,
+)
 from engine.scheduling.speculation import (
+    DEFAULT_DRAFT_TOKENS,
     MAX_DRAFT_TOKENS,
+    MAX_EXIT_LAYER,
     MAX_NGRAM,
     SpeculationMethod,
     SpeculationSettings,
@@ -20,18 +37,7 @@ from webapp.schemas.base import MAX_SAFE_INT, PlainText, StrictModel, check_byte
 MAX_PROMPT_CHARS = 32_768
 MAX_PROMPT_BYTES = 61_440
 MAX_MESSAGES = 64
-MAX_TOKENS = 8_192
-MAX_TOP_K = 1_000
-MAX_STOP_STRINGS = 8
-MAX_STOP_CHARS = 64
-MAX_STOP_IDS = 16
 MAX_TOKEN_ID = 2**31 - 1
-MAX_TEMPERATURE = 5.0
-MAX_SAMPLES = 8
-MAX_PENALTY = 10.0
-MAX_BIAS = 100.0
-MAX_BIASED_IDS = 300
-MAX_TOP_LOGPROBS = 20
 
 
 def _prompt_bytes(text: str) -> str:
@@ -66,8 +72,8 @@ class SpeculationRequest(StrictModel):
     """Drafts that one step verifies: from earlier in the text, or from the model's first layers."""
 
     method: Literal["ngram", "early-exit"]
-    draft_tokens: Annotated[int, Field(ge=1, le=MAX_DRAFT_TOKENS)] = 4
-    exit_layer: Annotated[int, Field(ge=1, le=1024)] | None = None
+    draft_tokens: Annotated[int, Field(ge=1, le=MAX_DRAFT_TOKENS)] = DEFAULT_DRAFT_TOKENS
+    exit_layer: Annotated[int, Field(ge=1, le=MAX_EXIT_LAYER)] | None = None
     max_ngram: Annotated[int, Field(ge=1, le=MAX_NGRAM)] = 4
     min_ngram: Annotated[int, Field(ge=1, le=MAX_NGRAM)] = 1
 
@@ -75,6 +81,8 @@ class SpeculationRequest(StrictModel):
     def _order(self) -> Self:
         if self.min_ngram > self.max_ngram:
             raise PydanticCustomError("bad_combination", "min_ngram is larger than max_ngram.")
+        if self.exit_layer is not None and self.method != "early-exit":
+            raise PydanticCustomError("bad_combination", "exit_layer goes with early-exit only.")
         return self
 
     def to_engine(self) -> SpeculationSettings:
@@ -111,9 +119,11 @@ class GenerateRequest(StrictModel):
     prefix_cache: bool = False
     speculation: SpeculationRequest | None = None
     n: Annotated[int, Field(ge=1, le=MAX_SAMPLES)] = 1
-    repetition_penalty: Annotated[float, Field(ge=0.1, le=MAX_PENALTY)] = 1.0
-    presence_penalty: Annotated[float, Field(ge=-2.0, le=2.0)] = 0.0
-    frequency_penalty: Annotated[float, Field(ge=-2.0, le=2.0)] = 0.0
+    repetition_penalty: Annotated[
+        float, Field(ge=MIN_REPETITION_PENALTY, le=MAX_REPETITION_PENALTY)
+    ] = 1.0
+    presence_penalty: Annotated[float, Field(ge=-MAX_COUNT_PENALTY, le=MAX_COUNT_PENALTY)] = 0.0
+    frequency_penalty: Annotated[float, Field(ge=-MAX_COUNT_PENALTY, le=MAX_COUNT_PENALTY)] = 0.0
     logit_bias: Annotated[
         dict[TokenIdText, Annotated[float, Field(ge=-MAX_BIAS, le=MAX_BIAS)]],
         Field(max_length=MAX_BIASED_IDS, default_factory=dict),

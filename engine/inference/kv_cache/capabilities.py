@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
-from engine.errors import InvalidRequest
 from engine.inference.lane_settings import KVFormat, KVLayout, KVSettings
+from engine.refusals import refused
+
+SharedBlocks = Literal["prefix_cache", "samples"]
+"""What needs blocks that several sequences hold: a prefix found again, samples of one prompt."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,20 +38,12 @@ class CacheCapabilities:
             exact=settings.format is KVFormat.SAME,
         )
 
-    def require_shared_blocks(self, feature: str) -> None:
-        """Refuse ``feature`` ("prefix caching") where sequences can not share blocks.
+    def require_shared_blocks(self, feature: SharedBlocks) -> None:
+        """Refuse a feature where sequences can not share blocks.
 
         Raises:
             InvalidRequest: they can not (field "kv_cache").
         """
-        if self.shares_blocks:
-            return
-        reason = (
-            "a contiguous cache gives every sequence one slab of its own"
-            if self.keeps_computed
-            else "with the cache off nothing is kept that could be shared"
-        )
-        raise InvalidRequest(
-            f"{feature} needs blocks that sequences can share: {reason}; choose a paged cache",
-            field="kv_cache",
-        )
+        if not self.shares_blocks:
+            kind = "contiguous" if self.keeps_computed else "off"
+            raise refused(f"{feature}_{kind}", field="kv_cache")

@@ -5,6 +5,7 @@ Times are milliseconds; ``*_ms`` since the request was received by the worker un
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -147,10 +148,12 @@ class Step(Message):
 
     ``shapes`` are ``(prefix_tokens, new_tokens, samples, drafts)`` of every sequence in the batch,
     ``own`` the index of this request's. ``dropped`` counts steps before this one that the web
-    process left out because their reader was slow. ``phase`` is this request's own (prefill or
-    decode),
-    ``step_phase`` that of the whole batch. ``stages_ms``: embed, layers, logits, sample, where
-    measured.
+    process left out because their reader was slow. ``phase`` is this request's own:
+    prefill, decode, or recompute (what was computed before, with the KV cache off or after a
+    preemption); ``step_phase`` that of the whole batch, mixed if they differ. ``pauses_ms``: what
+    the engine did since this request's step before, or since it could have run, by the causes of
+    ``engine.inference.timeline``; empty if there was no pause. ``stages_ms``: embed, layers,
+    logits, sample, where measured.
     """
 
     type: ClassVar[str] = "step"
@@ -173,6 +176,7 @@ class Step(Message):
     waiting: int
     kv_blocks_cached: int = 0
     kv_blocks_copied: int = 0
+    pauses_ms: dict[str, float] = dataclasses.field(default_factory=dict[str, float])
     dropped: int = 0
     sample: int = 0
 
@@ -269,10 +273,13 @@ class Probed(Message):
 
 @dataclass(frozen=True, slots=True)
 class Failed(Message):
-    """The request was refused or ended by a failure. ``code`` as in ``engine.errors``."""
+    """The request was refused or ended by a failure. ``code`` as in ``engine.errors``; ``reason``
+    and ``values`` as in ``engine.refusals``, None and nothing where it has no sentence there."""
 
     type: ClassVar[str] = "error"
     request_id: str
     code: str
     message: str
     field: str | None = None
+    reason: str | None = None
+    values: dict[str, int | str] = dataclasses.field(default_factory=dict[str, int | str])

@@ -10,10 +10,10 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from engine.errors import InvalidRequest
 from engine.inference.quantization.tensor import QuantizedTensor
 from engine.inference.weights.checkpoint import RawTensor
 from engine.inference.weights.ggml_types import Q4_0, Q4_1, Q8_0
+from engine.refusals import refused
 
 BLOCK = 32
 USABLE = frozenset((Q4_0.name, Q4_1.name, Q8_0.name))
@@ -29,11 +29,8 @@ def from_file_blocks(raw: RawTensor) -> QuantizedTensor:
     """
     name = raw.storage.name
     if name not in USABLE or len(raw.shape) != 2:
-        raise InvalidRequest(
-            f"the file keeps weights as {name}; only blocks of {', '.join(sorted(USABLE))} can be"
-            " used as they are",
-            field="weights",
-        )
+        usable = ", ".join(sorted(USABLE))
+        raise refused("file_blocks_type", field="weights", stored=name, usable=usable)
     rows, columns = raw.shape
     blocks = np.ascontiguousarray(raw.blocks).reshape(rows, -1, raw.storage.block_bytes)
     scales = _halves(blocks, 0)

@@ -25,6 +25,7 @@ from engine.inference.quantization.packed import packed_bytes
 from engine.inference.quantization.rtn import round_to_nearest
 from engine.inference.quantization.tensor import QuantizedTensor
 from engine.inference.weights.checkpoint import Checkpoint, StoredTensor, stored_floats
+from engine.refusals import refused
 
 CALIBRATION_TOKENS = 4_096
 
@@ -132,10 +133,9 @@ def _refuse_mixed_readers(checkpoint: Checkpoint) -> None:
             names = [f"layers.{layer}.{reader}" for reader in readers]
             types = {checkpoint.tensors[n].storage.name for n in names if n in checkpoint.tensors}
             if len(types) > 1:
-                raise InvalidRequest(
-                    f"layer {layer} mixes {' and '.join(sorted(types))} in matrices that are"
-                    " computed as one, so the file's blocks cannot be used as they are",
-                    field="weights",
+                names_of_types = ", ".join(sorted(types))
+                raise refused(
+                    "file_blocks_mixed", field="weights", layer=layer, types=names_of_types
                 )
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from engine.inference.executor import TorchExecutor
+from engine.inference.lane_orders import Report, no_report
 from engine.inference.lane_settings import KVSettings, WeightSettings, parse_weights
 from engine.inference.quantization.calibration_text import HELD_OUT, token_windows
 from engine.inference.quantization.lane import (
@@ -86,6 +87,7 @@ def report_quality(
     num_tokens: int = DEFAULT_TOKENS,
     random_weights: bool = False,
     say: Say = lambda line: None,
+    report: Report = no_report,
     lane_done: Callable[[LaneReport], None] = lambda report: None,
 ) -> QualityReport:
     """Judge every lane against the file's own weights in float32 with a plain cache.
@@ -109,7 +111,9 @@ def report_quality(
         del reference, reference_logits
         for weights, kv in lanes:
             say(f"{weights.name}, {kv.name}")
-            lane = open_lane(checkpoint, weights, activations=activations, device=device)
+            lane = open_lane(
+                checkpoint, weights, activations=activations, device=device, report=report
+            )
             quality = judge.judge(logits_through_cache(lane.transformer, kv, longest=longest))
             reports.append(_lane_report(checkpoint, lane, (weights, kv), quality))
             lane_done(reports[-1])

@@ -58,10 +58,10 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
         {"kv_cache": "off", "speculation": SpeculationSettings(SpeculationMethod.NGRAM)},
         "speculation",
     ),
-    ({"speculation": SpeculationSettings(SpeculationMethod.DRAFT)}, "speculation"),
+    ({"speculation": SpeculationSettings(SpeculationMethod.DRAFT)}, "speculation.method"),
     (
         {"speculation": SpeculationSettings(SpeculationMethod.EARLY_EXIT, exit_layer=2)},
-        "speculation",
+        "speculation.exit_layer",
     ),
     ({"repetition_penalty": float("nan")}, "repetition_penalty"),
     ({"logit_bias": ((10**6, 1.0),)}, "logit_bias"),

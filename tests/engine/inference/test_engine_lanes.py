@@ -124,7 +124,7 @@ def test_a_lane_in_use_is_not_closed(bench: Bench) -> None:
         bench.take(ask(str(number), kv_cache=f"paged-window-{number + 8}"))
     bench.take(ask("late", kv_cache="contiguous"))
     (refusal,) = bench.of(m.Failed, "late")
-    assert refusal.code == "queue_full"
+    assert (refusal.code, refusal.reason) == ("lanes_full", "lanes_full")
     bench.run()
     assert all(bench.of(m.Done, str(number)) for number in range(MAX_LANES_ON_DEMAND))
 

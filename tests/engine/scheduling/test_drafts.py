@@ -248,7 +248,9 @@ def test_only_requests_that_want_drafts_are_asked():
 def test_settings_out_of_range_are_refused(wrong):
     with pytest.raises(InvalidRequest) as caught:
         SpeculationSettings(SpeculationMethod.NGRAM, **wrong)
-    assert caught.value.field == "speculation"
+    (name,) = wrong
+    assert caught.value.field == f"speculation.{name}"
+    assert caught.value.reason == "integer_range"
 
 
 def test_tokens_of_one_step_come_at_one_time_and_their_gaps_are_zero():

@@ -10,6 +10,7 @@ from babel.messages.extract import extract_from_dir
 from babel.messages.pofile import read_po
 from fastapi.testclient import TestClient
 
+from engine.refusals import REFUSALS
 from webapp.i18n import LOCALE_DIR, Language, choose_language, texts
 from webapp.pages.script_texts import SCRIPT_TEXTS, script_texts
 from webapp.pages.validation_view import report_messages
@@ -24,6 +25,8 @@ CHOSEN_AT_RUN_TIME = (
     "notice.",
     "prefill.",
     "decode.",
+    "recompute.",
+    "refusal.",
     "predicted.",
     "strip.step.",
 )
@@ -91,6 +94,16 @@ def test_scripts_use_the_texts_that_there_are() -> None:
         key for key in SCRIPT_TEXTS if key not in quoted and not key.startswith(CHOSEN_AT_RUN_TIME)
     }
     assert not unused
+
+
+def test_every_refusal_of_the_engine_has_a_text_in_both_languages() -> None:
+    for language in Language:
+        told = script_texts(texts(language))
+        for reason, sentence in REFUSALS.items():
+            text = told[f"refusal.{reason}"]
+            assert isinstance(text, str)
+            assert (text == sentence) == (language is Language.ENGLISH), reason
+            assert set(BLANK.findall(text)) == set(BLANK.findall(sentence)), reason
 
 
 def test_plural_forms() -> None:

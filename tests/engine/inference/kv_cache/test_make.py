@@ -102,9 +102,9 @@ def test_capabilities() -> None:
 @pytest.mark.parametrize(("name", "reason"), [("contiguous", "slab"), ("off", "nothing is kept")])
 def test_sharing_is_refused_where_nothing_can_be_shared(name: str, reason: str) -> None:
     with pytest.raises(InvalidRequest, match=f"prefix caching needs.*{reason}") as refusal:
-        CacheCapabilities.of(parse_kv(name)).require_shared_blocks("prefix caching")
+        CacheCapabilities.of(parse_kv(name)).require_shared_blocks("prefix_cache")
     assert refusal.value.field == "kv_cache"
-    CacheCapabilities.of(parse_kv("paged-int4")).require_shared_blocks("prefix caching")
+    CacheCapabilities.of(parse_kv("paged-int4")).require_shared_blocks("prefix_cache")
 
 
 @given(
