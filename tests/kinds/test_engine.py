@@ -91,7 +91,7 @@ class Ends:
         self._bench.engine.abort(name)
 
     def refused(self) -> None:
-        self.start(max_tokens=100_000)
+        self.start(max_tokens=8_000)
 
     def error(self) -> None:
         self.start()

@@ -346,10 +346,9 @@ SCRIPT_TEXTS: dict[str, str | _Plural] = {
     "cache.more": _P("{n} more block is not drawn.", "{n} more blocks are not drawn."),
     # the step table
     "table.range": _N("steps {from} to {to} of {total}"),
+    # why the engine refused: its own sentences
+    **{f"refusal.{reason}": sentence for reason, sentence in REFUSALS.items()},
 }
-
-
-SCRIPT_TEXTS |= {f"refusal.{reason}": sentence for reason, sentence in REFUSALS.items()}
 
 
 def script_texts(texts: Texts) -> dict[str, str | tuple[str, str]]:

@@ -6,8 +6,7 @@ import json
 import re
 
 import pytest
-from click.testing import Result
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
 from engine.__main__ import app
 from engine.commands import generate as generate_module
