@@ -18,7 +18,6 @@ REFUSALS: dict[str, str] = {
     "at_least_one_token": "at least one token must be asked for",
     "min_tokens_above_max": "min_tokens must be from 0 to {high}, which is max_tokens",
     "too_many_stops": "at most {high} stop strings",
-    "too_many_stop_ids": "at most {high} stop token ids",
     "stop_length": "a stop string has 1 to {high} characters",
     "bias_pairs": "logit_bias must be pairs of a token id and a number",
     "too_many_biases": "at most {high} tokens can have a bias",

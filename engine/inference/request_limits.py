@@ -16,7 +16,7 @@ MAX_TOP_K = 1_000
 MAX_TOP_LOGPROBS = 20
 MAX_STOP_STRINGS = 8
 MAX_STOP_CHARS = 64
-MAX_STOP_IDS = 16
+MAX_STOP_IDS = 16  # of the websocket: the command line has no option for them
 MAX_BIASED_IDS = 300
 
 # Far beyond what is of use, and small enough that no logit overflows.
@@ -47,8 +47,6 @@ def check_request_limits(generate: Generate) -> None:
         raise refused("too_many_stops", field="stop", high=MAX_STOP_STRINGS)
     if any(not 1 <= len(stop) <= MAX_STOP_CHARS for stop in generate.stop):
         raise refused("stop_length", field="stop", high=MAX_STOP_CHARS)
-    if len(generate.stop_token_ids) > MAX_STOP_IDS:
-        raise refused("too_many_stop_ids", field="stop_token_ids", high=MAX_STOP_IDS)
     if len(generate.logit_bias) > MAX_BIASED_IDS:
         raise refused("too_many_biases", field="logit_bias", high=MAX_BIASED_IDS)
 
