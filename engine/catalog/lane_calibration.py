@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from engine.catalog.json_values import as_flag, as_list, as_number, as_numbers, as_object, as_text
 
 STAGES: tuple[str, ...] = ("embed", "layers", "logits", "sample")
 """The parts of a step that the engine tells, in the order in which they run."""
+
+MAX_RUNS = 60
+"""Runs of a step that are kept: those of the last sessions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +51,22 @@ class MeasuredStep:
     def rows(self) -> int:
         """Tokens that the step computes."""
         return self.sequences * self.new_tokens
+
+    @property
+    def size(self) -> tuple[int, int, int]:
+        """What makes two steps the same."""
+        return (self.sequences, self.prefix_tokens, self.new_tokens)
+
+    def with_runs_of(self, earlier: MeasuredStep) -> MeasuredStep:
+        """The same step with the runs of an earlier session before its own."""
+        before, now = len(earlier.seconds), len(self.seconds)
+        stages = {
+            name: (earlier.stages[name] * before + seconds * now) / (before + now)
+            for name, seconds in self.stages.items()
+            if name in earlier.stages
+        }
+        runs = (*earlier.seconds, *self.seconds)[-MAX_RUNS:]
+        return replace(self, seconds=runs, stages=stages if earlier.stages else self.stages)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +114,28 @@ class LaneCalibration:
         between = self.between_steps
         if not between or not all(0 <= number < math.inf for number in between.values()):
             raise ValueError("times between steps must be finite and not below 0")
+
+    def with_sessions_of(self, earlier: LaneCalibration) -> LaneCalibration:
+        """This session's measurements together with those of earlier ones.
+
+        A machine that others share is faster at one time and slower at another; several sessions
+        know that, one does not. What was measured of other code is left out.
+        """
+        if _what_ran(earlier) != _what_ran(self):
+            return self
+        known = {(step.size, step.checks): step for step in earlier.steps}
+        steps = tuple(
+            step.with_runs_of(known[step.size, step.checks])
+            if (step.size, step.checks) in known
+            else step
+            for step in self.steps
+        )
+        return replace(self, steps=steps)
+
+
+def _what_ran(lane: LaneCalibration) -> tuple[object, ...]:
+    formats = (lane.dtype, lane.weight_format, lane.kv_format)
+    return (lane.lane, dict(lane.model), formats, lane.native_rows, lane.native_library)
 
 
 def lane_to_json(lane: LaneCalibration) -> dict[str, object]:

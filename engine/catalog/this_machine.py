@@ -56,10 +56,13 @@ class Calibration:
     lanes: tuple[LaneCalibration, ...] = ()
 
     def with_lane(self, lane: LaneCalibration) -> Calibration:
-        """With this lane in place of what was known of the same lane of the same model."""
-        others = [
-            known for known in self.lanes if (known.lane, known.model) != (lane.lane, lane.model)
-        ]
+        """With this lane, together with what was known of the same lane of the same model."""
+        others: list[LaneCalibration] = []
+        for known in self.lanes:
+            if (known.lane, known.model) == (lane.lane, lane.model):
+                lane = lane.with_sessions_of(known)
+            else:
+                others.append(known)
         return replace(self, lanes=(*others, lane))
 
     def with_best_rates(self, other: Calibration) -> Calibration:

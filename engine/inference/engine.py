@@ -258,13 +258,6 @@ class Engine:
     def has_work(self) -> bool:
         return any(lane.loop.has_work for lane in self._lanes)
 
-    def _tell_native(self, lane: Lane) -> None:
-        """Tell once that steps of the lane run natively from now on: predictions depend on it."""
-        rows = lane.opened.executor.native_rows
-        if rows != lane.native_rows:
-            lane.native_rows = rows
-            self._emit(self.info)
-
     def step(self) -> bool:
         """Run one step of the next lane that has work; False if none has.
 
@@ -281,3 +274,10 @@ class Engine:
                 lanes[index].teller.tell_positions(lanes[index].loop.scheduler.waiting)
                 return stepped
         return False
+
+    def _tell_native(self, lane: Lane) -> None:
+        """Tell once that steps of the lane run natively from now on: predictions depend on it."""
+        rows = lane.opened.executor.native_rows
+        if rows != lane.native_rows:
+            lane.native_rows = rows
+            self._emit(self.info)

@@ -10,7 +10,8 @@ from engine.catalog.models import ModelSpec
 from engine.catalog.this_machine import Calibration
 from engine.inference.messages import LaneInfo
 from engine.scheduling.plan import SequenceShape
-from engine.simulator.step_cost import StepCostModel
+from engine.simulator.machine.ideal import LaneFormats, LaneRoofline
+from engine.simulator.machine.typical import NUMBER_FORMATS
 from tests.benchmarks.workload import Workload
 
 
@@ -45,13 +46,9 @@ def roofline_seconds(
     hardware: HardwareSpec,
     lane: LaneInfo,
 ) -> float:
-    """Seconds of steps of these shapes, each in its roofline time."""
-    activations = {"float32": "fp32", "bfloat16": "bf16"}[lane.dtype]
-    costs = StepCostModel(
-        model,
-        hardware,
-        weights=lane.weight_format,
-        kv=lane.kv_format,
-        activations=activations,
+    """Seconds of steps of these shapes, each in its roofline time on the path that it takes."""
+    formats = LaneFormats(
+        lane.weight_format, lane.kv_format, NUMBER_FORMATS[lane.dtype], lane.native_rows
     )
+    costs = LaneRoofline(model, hardware, formats)
     return sum(costs.cost(shapes).time for shapes in steps)

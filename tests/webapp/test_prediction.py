@@ -10,6 +10,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from engine.catalog.attention import InterleavedAttention, SlidingAttention
+from engine.catalog.lane_calibration import LaneCalibration, MeasuredStep, Overheads
 from engine.catalog.this_machine import Calibration, save_calibration, this_machine
 from engine.inference.messages import EngineInfo
 from engine.scheduling.plan import SequenceShape
@@ -19,6 +20,7 @@ from webapp.prediction import (
     RequestPrediction,
     StepPrediction,
     StepPredictor,
+    TypicalTime,
     model_spec,
     windowed,
 )
@@ -256,3 +258,103 @@ def test_one_unknown_step_makes_the_sums_unknown() -> None:
     request.add(True, StepPrediction(1, 1, 1, 0.1, "memory"))
     request.add(True, StepPrediction(1, 1, 1))
     assert (request.ttft_ms, request.itl_ms) == (None, None)
+
+
+# ── typical times ────────────────────────────────────────────────────────────────────────────────
+
+STAGES = {"embed": 0.001, "layers": 0.03, "logits": 0.008, "sample": 0.001}
+MEASURED_LANE = LaneCalibration(
+    lane="float32",
+    model=INFO.model,
+    dtype="float32",
+    weight_format="fp32",
+    kv_format="fp32",
+    native_rows=0,
+    native_library="",
+    launch={"torch": Overheads(0.001, 0.002)},
+    between_steps={1: 0.005, 2: 0.006},
+    steps=(
+        MeasuredStep(1, 40, 1, (0.04,), STAGES),
+        MeasuredStep(2, 40, 1, (0.05,), STAGES),
+        MeasuredStep(1, 0, 40, (0.08,), STAGES),
+        MeasuredStep(1, 0, 40, (0.06, 0.08, 0.10), STAGES, checks=True),
+    ),
+    date="2026-01-01T00:00:00+00:00",
+)
+
+
+def test_a_lane_that_was_measured_has_typical_times(clock: Clock) -> None:
+    save_calibration(CALIBRATION.with_lane(MEASURED_LANE))
+    predictor = StepPredictor(clock)
+    prediction = predictor.predict(INFO, FP32, PREFILL)
+    assert prediction is not None
+    typical = prediction.typical
+    assert typical is not None
+    # What the step took, and beside it what the engine does before the next one.
+    assert typical.time_s == pytest.approx(0.08, rel=0.01)
+    assert typical.between_s == 0.005
+    assert typical.p10_s == pytest.approx(0.064, rel=0.02)
+    assert typical.p90_s == pytest.approx(0.096, rel=0.02)
+    # The ideal time is the roofline's, as before.
+    save_calibration(CALIBRATION)
+    clock.now = 2.0
+    assert predictor.predict(INFO, FP32, PREFILL) == replace(prediction, typical=None)
+
+
+@pytest.mark.parametrize(
+    "lane",
+    [
+        replace(MEASURED_LANE, model={**INFO.model, "num_layers": 3}),
+        replace(MEASURED_LANE, kv_format="bf16"),
+        replace(MEASURED_LANE, dtype="bfloat16"),
+    ],
+)
+def test_other_lanes_lend_it_none(clock: Clock, lane: LaneCalibration) -> None:
+    save_calibration(CALIBRATION.with_lane(lane))
+    prediction = StepPredictor(clock).predict(INFO, FP32, PREFILL)
+    assert prediction is not None
+    assert prediction.time_s is not None
+    assert prediction.typical is None
+
+
+def test_a_window_uses_what_was_measured_of_the_whole(clock: Clock) -> None:
+    save_calibration(CALIBRATION.with_lane(MEASURED_LANE))
+    narrow = replace(FP32, name="float32/paged-window-60-sinks-4", window=60, sinks=4)
+    prediction = StepPredictor(clock).predict(INFO, narrow, PREFILL)
+    assert prediction is not None
+    assert prediction.typical is not None
+
+
+def test_levels_have_the_roof_of_8_bits_where_they_run_natively(clock: Clock) -> None:
+    rates = {"fp32": 1e11, "bf16": 2e11, "int8": 8e11}
+    save_calibration(replace(CALIBRATION, flops_per_s=rates, bandwidth_bytes_per_s=1e15))
+    predictor = StepPredictor(clock)
+    times = {}
+    for rows in (0, 96):
+        lane = replace(BF16, weight_format="mixed-8.5", native_rows=rows)
+        prediction = predictor.predict(INFO, lane, PREFILL)
+        assert prediction is not None
+        assert prediction.time_s is not None
+        times[rows] = prediction.time_s
+    # All but the attention core, which takes 16 bits in both.
+    assert 3 < times[0] / times[96] < 4
+
+
+def test_a_request_adds_up_typical_steps_and_what_is_between_them() -> None:
+    request = RequestPrediction()
+    step = StepPrediction(1, 1, 1, 0.01, "memory", TypicalTime(0.03, 0.02, 0.04, 0.005))
+    for samples in (False, True, True, True):
+        request.add(samples, step)
+    request.accept(1)
+    assert request.ttft_ms == pytest.approx(20)
+    assert request.typical_ttft_ms == pytest.approx(30 + 5 + 30)
+    assert request.itl_ms == pytest.approx(20 / 3)
+    assert request.typical_itl_ms == pytest.approx(70 / 3)
+
+
+def test_a_step_without_a_typical_time_leaves_the_ideal_sums() -> None:
+    request = RequestPrediction()
+    request.add(True, StepPrediction(1, 1, 1, 0.01, "memory", TypicalTime(0.03, 0.02, 0.04, 0.0)))
+    request.add(True, StepPrediction(1, 1, 1, 0.01, "memory"))
+    assert (request.ttft_ms, request.itl_ms) == (pytest.approx(10), pytest.approx(10))
+    assert (request.typical_ttft_ms, request.typical_itl_ms) == (None, None)

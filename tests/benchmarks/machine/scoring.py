@@ -88,6 +88,13 @@ def median_error(scores: Iterable[Score]) -> float:
     return statistics.median(abs(item.error) for item in scores)
 
 
+def drift_free_error(scores: Sequence[Score]) -> float:
+    """The median error that is left when all predictions are divided by one common factor."""
+    ratios = [item.typical / item.measured for item in scores]
+    factor = statistics.median(ratios)
+    return statistics.median(abs(ratio / factor - 1) for ratio in ratios)
+
+
 def as_document(item: Score) -> dict[str, object]:
     """As JSON values, with what follows from them."""
     return {**asdict(item), "error": item.error, "roof_share": item.roof_share, "held": item.held}

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from engine.catalog.lane_calibration import (
+    MAX_RUNS,
     LaneCalibration,
     MeasuredStep,
     Overheads,
@@ -53,11 +54,28 @@ def test_lanes_are_kept_with_the_calibration(state_dir: Path) -> None:
     assert loaded.lanes == (LANE,)
 
 
-def test_a_lane_that_is_measured_again_takes_its_place() -> None:
-    newer = replace(LANE, date="2026-12-01T09:00:00+00:00")
+def test_a_lane_that_is_measured_again_keeps_its_earlier_runs() -> None:
+    slower = replace(STEP, seconds=(0.02,), stages={**STEP.stages, "layers": 0.016})
+    newer = replace(LANE, steps=(slower, replace(STEP, new_tokens=7)), date="2026-12-01")
     other_model = replace(LANE, model={"id": "other"})
-    both = MEASURED.with_lane(LANE).with_lane(other_model)
-    assert both.with_lane(newer).lanes == (other_model, newer)
+    both = MEASURED.with_lane(LANE).with_lane(other_model).with_lane(newer)
+    assert both.lanes[0] == other_model
+    again, new = both.lanes[1].steps
+    assert again.seconds == (0.011, 0.010, 0.012, 0.02)
+    assert again.stages["layers"] == pytest.approx((3 * 0.008 + 0.016) / 4)
+    assert new == newer.steps[1]
+    assert both.lanes[1].date == "2026-12-01"
+
+
+def test_runs_of_other_code_are_left_behind() -> None:
+    newer = replace(LANE, native_library="step-2.so")
+    assert MEASURED.with_lane(LANE).with_lane(newer).lanes == (newer,)
+
+
+def test_only_so_many_runs_are_kept() -> None:
+    many = replace(STEP, seconds=tuple(0.01 + i / 1e4 for i in range(MAX_RUNS)))
+    kept = replace(STEP, seconds=(0.5,)).with_runs_of(many)
+    assert kept.seconds == (*many.seconds[1:], 0.5)
 
 
 def test_a_file_from_before_lanes_has_none(state_dir: Path) -> None:

@@ -248,3 +248,14 @@ def test_an_id_is_known_while_its_lane_opens(bench: Bench) -> None:
     bench.engine.hold(held)
     bench.take(ask())
     assert bench.of(m.Failed)[0].code == "invalid_request"
+
+
+def test_a_lane_tells_once_that_it_runs_natively_from_now_on(bench: Bench) -> None:
+    lane = next(iter(bench.engine._lanes))
+    rows = lane.opened.executor.native_rows
+    lane.native_rows = rows + 1  # as before the library was built
+    bench.run(ask())
+    told = bench.of(m.EngineInfo, "")
+    assert [info.lanes[0].native_rows for info in told] == [rows]
+    bench.run(ask("again"))
+    assert len(bench.of(m.EngineInfo, "")) == 1

@@ -94,7 +94,8 @@ def test_steps_tell_cache_and_units(client: TestClient) -> None:
     assert decode["kv_blocks"] == decode["own_kv_blocks"] == 1
     assert decode["time"] == pytest.approx(decode["time_ms"] / 1e3)
     assert decode["intensity"] == decode["flops"] / decode["bytes"]
-    for name in ("predicted_ms", "predicted_time", "bound"):
+    typical = ("typical_ms", "typical_p10_ms", "typical_p90_ms")
+    for name in ("predicted_ms", "predicted_time", "bound", *typical):
         assert decode[name] is None  # this machine was not calibrated
 
 
