@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from engine.catalog.device import HardwareSpec, Interconnect
+from engine.catalog.gguf_files import file_type_format, is_file_type
 from engine.catalog.models import ModelSpec
 from engine.scheduling.plan import SequenceShape
 from engine.simulator.decoder_step import DecoderStep, StepShape
@@ -86,10 +87,10 @@ class _Core:
 class StepCostModel:
     """Prices the steps of a model on a device, or on one data-parallel group of a layout.
 
-    ``weights``, ``kv`` and ``activations`` are names of number formats; the rate of arithmetic
-    follows the activations, memory traffic each format's own bits. ``network`` joins nodes, where
-    the layout is larger than one. A step goes through all stages as a whole: ``pipeline`` divides
-    it.
+    ``weights``, ``kv`` and ``activations`` are names of number formats, or of a GGUF file type for
+    the weights; the rate of arithmetic follows the activations, memory traffic each format's own
+    bits. ``network`` joins nodes, where the layout is larger than one. A step goes through all
+    stages as a whole: ``pipeline`` divides it.
 
     Raises:
         UnknownName, InvalidRequest: a format or the layout is wrong (names the field).
@@ -108,6 +109,8 @@ class StepCostModel:
     ) -> None:
         self.model = model
         self.hardware = hardware
+        if is_file_type(weights):
+            weights = file_type_format(weights, model).name
         self.formats = resolve_formats(hardware, weights, kv, activations)
         self.layout = layout
         self.network = network
