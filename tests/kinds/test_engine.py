@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import math
 import random
 from collections import Counter
 from pathlib import Path
@@ -12,6 +14,7 @@ import torch
 
 from engine.errors import StepFailed
 from engine.inference import messages as m
+from engine.inference.executor import TorchExecutor
 from engine.inference.loading import LoadedModel, load_model
 from engine.inference.model.load import load_transformer
 from engine.inference.sampling import SamplingParams
@@ -27,6 +30,7 @@ from tests.engine.inference.runs_for_tests import (
     new_cache,
     random_ids,
     sequence,
+    tiny,
     tiny_executor,
 )
 from tests.engine.inference.weights.hf_folders import tensors, write_folder
@@ -199,21 +203,46 @@ def test_log_probabilities_are_the_models_own_at_any_temperature(bench: Bench) -
 
 
 @pytest.mark.kind("O35")
-def test_padding_rows_that_score_highest_are_never_chosen_by_a_step() -> None:
-    """At the executor, where a step's own summary of the logits is made, too."""
-    executor = tiny_executor()
+@pytest.mark.parametrize("native", ["auto", "off"])
+def test_padding_rows_that_score_highest_are_never_chosen_by_a_step(
+    native: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Steps that run natively and those of torch mask in places of their own."""
+    monkeypatch.setenv("FIRSTTOKEN_NATIVE", native)
     known = 100
-    masked = type(executor)(executor._transformer, num_blocks=64, num_tokens=known)
-    for params in (SamplingParams(), SamplingParams(5.0, seed=3), SamplingParams(1.0, top_k=4)):
-        biased = SamplingParams(
-            params.temperature, params.top_k, seed=params.seed, logit_bias=((120, 100.0),)
-        )
-        for tried in (params, biased):
-            tokens = alone(masked, random_ids(20, seed=2, vocabulary=known), 40, tried)
-            assert len(tokens) == 40
-            assert max(tokens) < known
-    plain = alone(executor, random_ids(20, seed=2, vocabulary=known), 40)
-    assert max(plain) >= known, "without a mask, other tokens would have been chosen"
+    masked = TorchExecutor(tiny(), num_blocks=64, num_tokens=known)
+    prompt = random_ids(20, seed=2, vocabulary=known)
+    bias = ((120, 100.0),)
+    for params in (
+        SamplingParams(),
+        SamplingParams(logit_bias=bias),
+        SamplingParams(5.0, seed=3),
+        SamplingParams(1.0, top_k=4, seed=4, logit_bias=bias),
+    ):
+        tokens = alone(masked, prompt, 40, params)
+        assert len(tokens) == 40
+        assert max(tokens) < known
+    whole = alone(tiny_executor(), prompt, 40, SamplingParams(logit_bias=bias))
+    assert set(whole) == {120}, "without the mask, the bias would choose it"
+
+
+@pytest.mark.kind("O43")
+@pytest.mark.parametrize("native", ["auto", "off"])
+def test_asking_for_more_likeliest_tokens_than_there_are_gives_numbers_only(
+    native: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All but ten ids are holes, whose log-probabilities are minus infinity."""
+    monkeypatch.setenv("FIRSTTOKEN_NATIVE", native)
+    executor = TorchExecutor(tiny(), num_blocks=64, unknown_ids=range(10, 512))
+    run = Run(executor)
+    run.add("a", random_ids(20, seed=2, vocabulary=10), 12, SamplingParams(top_logprobs=20))
+    run.finish()
+    produced = run.produced("a")
+    assert len(produced) == 12
+    for token in produced:
+        assert len(token.top) == 10
+        assert json.loads(json.dumps(token.top, allow_nan=False))
+        assert sum(math.exp(logprob) for _, logprob in token.top) == pytest.approx(1)
 
 
 # ── weights ──────────────────────────────────────────────────────────────────────────────────

@@ -199,6 +199,14 @@ def test_a_limit_beyond_the_context_is_refused_at_once(
     alive(scripted)
 
 
+@pytest.mark.kind("O13")
+def test_the_context_is_a_limit_even_where_the_cache_would_hold_more(tiny: LiveApp) -> None:
+    (error,) = run(tiny, prompt="x" * 10, max_tokens=3_000)
+    assert (error["type"], error["code"], error["field"]) == ("error", "never_fits", "/max_tokens")
+    assert "context of 2048" in error["message"]
+    alive(tiny)
+
+
 @pytest.mark.kind("O14")
 @pytest.mark.parametrize(
     "fields",

@@ -37,7 +37,6 @@ def _slow(prompt: list[int], num_tokens: int, masked: frozenset[int], min_tokens
     return output
 
 
-@pytest.mark.kind("O49")
 @pytest.mark.parametrize("num_blocks", [64, 9])
 def test_texts_are_those_of_the_documented_order(num_blocks: int) -> None:
     """With 9 blocks for three texts of 60 tokens, some are preempted on the way."""
