@@ -201,9 +201,13 @@ class FakeEngine:
             text += piece
             count += 1
             self.made[rid] = count
-            await asyncio.sleep(self.pause_s)
+            await self._pause()
         yield Done(rid, reason, len(ids), count, 1.5 if count else None, (1.0,) * max(0, count - 1),
                    "", text)  # fmt: skip
+
+    async def _pause(self) -> None:
+        """The time that a token takes."""
+        await asyncio.sleep(self.pause_s)
 
     def _step(self, rid: str, count: int, prompt: int) -> Step:
         shape = (0, prompt, True, 0) if count == 0 else (prompt + count - 1, 1, True, 0)
