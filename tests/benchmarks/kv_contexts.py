@@ -40,9 +40,10 @@ class KVContexts:
 
     ``at``: the mean of the last ``SPAN`` positions before each context length. ``edges``: the
     median of the 16 positions on either side of an edge (of a step's chunk, of the window, of the
-    window with its sinks), over the median of all. ``block_offset``: the largest median of the
-    positions that are at the same place of their block, over the median of all. Medians, because
-    single positions differ by orders of magnitude.
+    window with its sinks), over the median of all; ``elsewhere``: the largest such ratio of 32
+    neighbouring positions without an edge, which is how much the text alone does.
+    ``block_offset``: the largest median of the positions that are at the same place of their block,
+    over the median of all. Medians, because single positions differ by orders of magnitude.
     """
 
     kv: str
@@ -52,12 +53,8 @@ class KVContexts:
     p99: float
     at: dict[int, float]
     edges: dict[int, float]
+    elsewhere: float
     block_offset: float
-
-    @property
-    def largest_jump(self) -> float:
-        """The worst of the ratios at edges and within blocks; 1 is no jump at all."""
-        return max(self.block_offset, *self.edges.values())
 
 
 def measure_contexts(
@@ -98,8 +95,9 @@ def summarise(kv: str, against: str, divergence_t: Tensor) -> KVContexts:
     """The numbers of one cache from its divergences at every position ``[t]``."""
     divergence_t = divergence_t.double()
     count = len(divergence_t)
-    median = divergence_t.median()
+    median = float(divergence_t.median())
     whole_blocks = divergence_t[: count - count % DEFAULT_BLOCK_SIZE]
+    edges = _edges(parse_kv(kv), count)
     by_offset = whole_blocks.view(-1, DEFAULT_BLOCK_SIZE).median(0).values
     return KVContexts(
         kv=kv,
@@ -108,12 +106,18 @@ def summarise(kv: str, against: str, divergence_t: Tensor) -> KVContexts:
         mean=float(divergence_t.mean()),
         p99=float(divergence_t.quantile(0.99)),
         at={c: float(divergence_t[c - SPAN : c].mean()) for c in CONTEXTS if c <= count},
-        edges={
-            edge: float(divergence_t[edge - _NEAR : edge + _NEAR].median() / median)
-            for edge in _edges(parse_kv(kv), count)
-        },
-        block_offset=float(by_offset.max() / median),
+        edges={edge: _around(divergence_t, edge) / median for edge in edges},
+        elsewhere=max(
+            _around(divergence_t, middle) / median
+            for middle in range(_NEAR, count - _NEAR + 1, _NEAR)
+            if not any(abs(middle - edge) <= _NEAR for edge in edges)
+        ),
+        block_offset=float(by_offset.max()) / median,
     )
+
+
+def _around(divergence_t: Tensor, middle: int) -> float:
+    return float(divergence_t[middle - _NEAR : middle + _NEAR].median())
 
 
 def _edges(kv: KVSettings, count: int) -> Sequence[int]:

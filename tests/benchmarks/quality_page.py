@@ -23,7 +23,11 @@ def to_markdown(document: Mapping[str, Any]) -> str:
     parts = ["# What fewer bits cost"]
     lanes = document["lanes"]
     if lanes:
-        parts += [_conditions(document), "\n".join([_HEAD, *map(_row, lanes)]), *_notes(lanes)]
+        parts += [
+            _conditions(document),
+            "\n".join([_HEAD, *map(_row, lanes)]),
+            *method_notes(lanes),
+        ]
     if "kv_contexts" in document:
         parts += _kv_contexts(document)
     if lanes and "reference_samples" in document:
@@ -67,7 +71,7 @@ def _perplexity(value: float) -> str:
     return f"{value:.2f}" if value < 10_000 else f"{value:.0e}"
 
 
-def _notes(lanes: list[Mapping[str, Any]]) -> list[str]:
+def method_notes(lanes: list[Mapping[str, Any]]) -> list[str]:
     """AWQ and GPTQ against rounding to nearest at the same bits, in words made of the numbers."""
     by_name = {
         lane["weights"]: lane["quality"]["mean_kl"] for lane in lanes if lane["kv"] == "paged"
@@ -77,7 +81,8 @@ def _notes(lanes: list[Mapping[str, Any]]) -> list[str]:
         scheme, _, method = name.rpartition("-")
         plain = by_name.get(f"{scheme}-rtn")
         if method in ("awq", "gptq") and plain:
-            lines.append(f"- {scheme}: {method.upper()} {kl / plain:.2f} of it")
+            worse = f", which is {kl - plain:.5f} nats worse" if kl > plain else ""
+            lines.append(f"- {scheme}: {method.upper()} {kl / plain:.2f} of it{worse}")
     if not lines:
         return []
     return ["KL as a part of that of rounding to nearest with the same bits:", "\n".join(lines)]
@@ -89,7 +94,8 @@ def _kv_contexts(document: Mapping[str, Any]) -> list[str]:
     contexts = list(rows[0]["at"])
     head = [
         "KV cache", "beside", "KL, nats", "99th percentile",
-        *(f"at {int(context):,}" for context in contexts), "at edges", "within a block",
+        *(f"at {int(context):,}" for context in contexts),
+        "at edges", "elsewhere", "within a block",
     ]  # fmt: skip
     table = [f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
     for row in rows:
@@ -97,7 +103,8 @@ def _kv_contexts(document: Mapping[str, Any]) -> list[str]:
         cells = [
             row["kv"], row["against"], f"{row['mean']:.5f}", f"{row['p99']:.4f}",
             *(f"{row['at'][context]:.5f}" for context in contexts),
-            f"{jump:.2f}x (at {int(edge):,})", f"{row['block_offset']:.2f}x",
+            f"{jump:.2f}x (at {int(edge):,})", f"{row['elsewhere']:.2f}x",
+            f"{row['block_offset']:.2f}x",
         ]  # fmt: skip
         table.append(f"| {' | '.join(cells)} |")
     about = (
@@ -105,10 +112,10 @@ def _kv_contexts(document: Mapping[str, Any]) -> list[str]:
         f"{rows[0]['num_positions']:,} tokens in steps of 512, weights and activations in float32, "
         "each cache beside the same one that keeps float32, so that what a window leaves out is in "
         f"no number. *At {int(contexts[0]):,}* and so on: the mean over the 128 positions before "
-        "that length. A jump would show in the last two columns, which compare medians with that "
-        "of all positions: *at edges*, the worst 32 positions around the end of a step or of the "
-        "window; *within a block*, the worst of the 16 places that a position can have in its "
-        "block."
+        "that length. A jump would show in the last columns, which compare medians with that of "
+        "all positions: *at edges*, the worst 32 positions around the end of a step or of the "
+        "window, beside the worst 32 *elsewhere*, where there is nothing but text; *within a "
+        "block*, the worst of the 16 places that a position can have in its block."
     )
     return ["## KV caches by length of the text", about, "\n".join(table)]
 

@@ -11,6 +11,7 @@ import torch
 from engine.errors import InvalidRequest
 from tests.benchmarks.kv_contexts import COMPARED, WINDOW, summarise
 from tests.benchmarks.quality import all_lanes, main
+from tests.benchmarks.quality_page import method_notes
 
 pytestmark = pytest.mark.usefixtures("one_thread", "state_dir")
 
@@ -53,6 +54,17 @@ def test_it_is_made_in_pieces(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert [lane["weights"] for lane in document["lanes"]] == ["int4-g64-gptq"]
 
 
+def test_a_method_that_does_worse_than_rounding_says_by_how_much() -> None:
+    lanes = [
+        {"weights": f"int4-g64-{method}", "kv": "paged", "quality": {"mean_kl": kl}}
+        for method, kl in (("rtn", 0.5), ("awq", 0.75), ("gptq", 0.25))
+    ]
+    assert method_notes(lanes)[1].splitlines() == [
+        "- int4-g64: AWQ 1.50 of it, which is 0.25000 nats worse",
+        "- int4-g64: GPTQ 0.50 of it",
+    ]
+
+
 def test_kv_caches_by_context_are_a_section_of_their_own(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -77,13 +89,19 @@ def test_kv_caches_by_context_are_a_section_of_their_own(
 
 def test_jumps_are_found_where_they_are() -> None:
     smooth = torch.rand(2_048, generator=torch.Generator().manual_seed(1)) + 1
-    assert summarise("paged-int8", "paged", smooth).largest_jump < 1.3
+    found = summarise("paged-int8", "paged", smooth)
+    assert max(found.block_offset, found.elsewhere, *found.edges.values()) < 1.3
     at_edge = smooth.clone()
     at_edge[1_024:1_056] *= 8  # not a multiple of a block's place: every place has its share
     found = summarise(f"paged-int8{WINDOW}", "paged", at_edge)
     assert max(found.edges, key=found.edges.__getitem__) in (1_024, 1_028)
-    assert found.largest_jump > 2
-    assert found.block_offset < 1.3
+    assert max(found.edges.values()) > 2
+    assert max(found.block_offset, found.elsewhere) < 1.3
+    elsewhere = smooth.clone()
+    elsewhere[700:740] *= 8
+    found = summarise("paged-int8", "paged", elsewhere)
+    assert found.elsewhere > 2
+    assert max(found.edges.values()) < 1.3
     in_block = smooth.clone()
     in_block[15::16] *= 8
     found = summarise("paged-int8", "paged", in_block)
