@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 _HEAD = (
@@ -71,7 +71,7 @@ def _perplexity(value: float) -> str:
     return f"{value:.2f}" if value < 10_000 else f"{value:.0e}"
 
 
-def method_notes(lanes: list[Mapping[str, Any]]) -> list[str]:
+def method_notes(lanes: Sequence[Mapping[str, Any]]) -> list[str]:
     """AWQ and GPTQ against rounding to nearest at the same bits, in words made of the numbers."""
     by_name = {
         lane["weights"]: lane["quality"]["mean_kl"] for lane in lanes if lane["kv"] == "paged"
