@@ -1,17 +1,20 @@
-"""``python -m engine``: generate, probe, quality, simulate, serve, calibrate, inspect, import."""
+"""``python -m engine``: generate, probe, quality, simulate, sweep, search, diagnose …"""
 
 from __future__ import annotations
 
 import typer
 
 from engine.commands.calibrate import calibrate
+from engine.commands.diagnose import diagnosis
 from engine.commands.generate import generate
 from engine.commands.import_model import import_model
 from engine.commands.inspect import inspect
 from engine.commands.probe import probe
 from engine.commands.quality import quality
+from engine.commands.search import search
 from engine.commands.serve import serve
 from engine.commands.simulate import simulate
+from engine.commands.sweep import sweep
 
 app = typer.Typer(
     name="engine",
@@ -25,6 +28,9 @@ app.command("probe")(probe)
 app.command("quality")(quality)
 app.command("simulate")(simulate)
 app.command("serve")(serve)
+app.command("sweep")(sweep)
+app.command("search")(search)
+app.command("diagnose")(diagnosis)
 app.command("calibrate")(calibrate)
 app.command("inspect")(inspect)
 app.command("import")(import_model)

@@ -12,8 +12,9 @@ from starlette.middleware.gzip import GZipMiddleware
 
 from engine.inference.supervisor import EngineClient
 from webapp.admission import AllowedHosts, BodyRules, SubPath
-from webapp.api import catalog, csp_report, health, importing, openapi, serve, simulate
+from webapp.api import catalog, csp_report, health, importing, openapi, search, serve, simulate
 from webapp.api import engine as engine_api
+from webapp.computing import Computer
 from webapp.errors import UnexpectedErrors, install_error_handlers
 from webapp.jobs import Jobs
 from webapp.live import routes as live_routes
@@ -69,6 +70,7 @@ def create_app(settings: Settings | None = None, engine: EnginePort | None = Non
     app.state.live = LiveHub(engine, predictor, settings)
     app.state.simulations = SimulationRunner(settings)
     app.state.jobs = jobs
+    app.state.computer = Computer(app.state.simulations)
     app.state.csp_reports = csp_report.CspReports()
     install_error_handlers(app)
     app.include_router(health.router)
@@ -87,7 +89,7 @@ def _operation_id(route: APIRoute) -> str:
 
 def _api() -> APIRouter:
     router = APIRouter()
-    for module in (engine_api, importing, catalog, simulate, openapi):
+    for module in (engine_api, importing, catalog, simulate, search, openapi):
         router.include_router(module.router)
     router.include_router(serve.router)
     router.include_router(serve.jobs_router)

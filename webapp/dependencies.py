@@ -6,6 +6,7 @@ from typing import Annotated, cast
 
 from fastapi import Depends, Request
 
+from webapp.computing import Computer
 from webapp.jobs import Jobs
 from webapp.live.engine_port import EnginePort
 from webapp.prediction import StepPredictor
@@ -38,8 +39,14 @@ def get_jobs(request: Request) -> Jobs:
     return cast(Jobs, request.app.state.jobs)
 
 
+def get_computer(request: Request) -> Computer:
+    """What answers larger questions beside the event loop."""
+    return cast(Computer, request.app.state.computer)
+
+
 SettingsDep = Annotated[Settings, Depends(get_settings)]
 EngineDep = Annotated[EnginePort, Depends(get_engine)]
 PredictorDep = Annotated[StepPredictor, Depends(get_predictor)]
 SimulationsDep = Annotated[SimulationRunner, Depends(get_simulations)]
 JobsDep = Annotated[Jobs, Depends(get_jobs)]
+ComputerDep = Annotated[Computer, Depends(get_computer)]

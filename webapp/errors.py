@@ -144,5 +144,6 @@ def _wants_page(request: Request) -> bool:
 
 
 def _field_error(error: EngineError) -> FieldError:
-    place = json_codec.pointer((error.field or "").split("."))
+    parts = (error.field or "").split(".")
+    place = json_codec.pointer(int(part) if part.isdigit() else part for part in parts)
     return FieldError(place, error.code, error.message)

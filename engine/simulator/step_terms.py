@@ -5,11 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+from numpy.typing import NDArray
+
 from engine.catalog.precision import Number
 from engine.simulator.decoder_step import DecoderStep, StepShape
 from engine.simulator.layout import Route
 from engine.simulator.operators import CoreOperator, LinearOperator, Rows, Term, Unit
 from engine.simulator.step_price import Terms
+
+Array = NDArray[np.float64]
+WorkArrays = tuple[Array, Array, Array]
+"""Pairs, reads and tokens of many steps."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +108,63 @@ class StepTerms:
             self._exchanges,
             tokens * self._stage,
         )
+
+    def of_many(self, tokens: Array, sampled: Array, work: Sequence[WorkArrays]) -> Terms[Array]:
+        """The terms of many steps at once, on one device: what ``of`` gives for each.
+
+        ``work`` holds pairs, reads and tokens of each of the step's measures; every step has
+        tokens and samples.
+        """
+        flops = moved = weighed = weight = scores = np.zeros(())
+        for core in self._cores:
+            pairs, reads, count = work[core.measure]
+            of_pairs = pairs * core.pair_flops
+            flops = flops + of_pairs + reads * core.read_flops + count * core.flops
+            moved = moved + core.weights * (count > 0) + pairs * core.pair_bytes
+            moved = moved + reads * core.read_bytes + count * core.bytes
+            scores = scores + pairs * core.heads
+            weighed = weighed + of_pairs * pairs / np.maximum(count, 1e-300)
+            weight = weight + of_pairs
+        linear, head, expert = self._tokens, self._sampled, self._expert
+        moving, moving_head = self._move, self._move_sampled
+        expert_bytes, expert_rows = self._experts_of_many(tokens)
+        return Terms(
+            gemm_flops=tokens * linear.flops,
+            gemm_bytes=linear.weights + tokens * linear.moved,
+            gemm_rows=tokens,
+            head_flops=sampled * head.flops,
+            head_bytes=head.weights + sampled * head.moved,
+            head_rows=sampled,
+            expert_flops=tokens * expert.flops,
+            expert_bytes=expert_bytes + tokens * expert.moved,
+            expert_rows=expert_rows,
+            move_bytes=moving.weights
+            + tokens * moving.moved
+            + moving_head.weights
+            + sampled * moving_head.moved,
+            core_flops=flops,
+            core_bytes=moved,
+            context=np.divide(weighed, weight, out=np.zeros_like(weight), where=weight > 0),
+            scores=scores,
+            link_bytes=tokens * self._link + sampled * self._link_sampled,
+            reduces=np.asarray(self._reduces),
+            layers=np.asarray(self._layers),
+            sequences=sampled,
+            exchange_bytes=tokens * self._exchange,
+            exchanges=np.asarray(self._exchanges),
+            stage_bytes=tokens * self._stage,
+        )
+
+    def _experts_of_many(self, tokens: Array) -> tuple[Array, Array]:
+        """As ``_experts``."""
+        moe = self.step.model.moe
+        if moe is None or not self._expert.flops:
+            nothing = np.zeros_like(tokens)
+            return nothing, nothing
+        owners = self._owners
+        everywhere = tokens * owners
+        hit = moe.num_experts * (1 - (1 - moe.top_k / moe.num_experts) ** everywhere)
+        return self._expert_bytes * hit / owners, everywhere * moe.top_k / hit
 
     def _experts(self, tokens: int) -> tuple[float, float]:
         """Bytes of the experts that are read on one device, and tokens for each of them."""

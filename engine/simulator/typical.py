@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Protocol
 
 from engine.catalog.device import HardwareSpec, Interconnect
@@ -126,7 +127,7 @@ class TypicalCostModel:
         self.engine = engine
         self.setting = Setting(hardware, self.ideal.formats, engine, layout, network=network)
         self.rates = resolve(self.setting)
-        self._terms = StepTerms(self.ideal.step)
+        self._terms = step_terms(self.ideal.step)
 
     @property
     def model(self) -> ModelSpec:
@@ -153,3 +154,9 @@ class TypicalCostModel:
         """The price of a step of that shape."""
         parts = price(self._terms.of(shape), self.rates)
         return TypicalCost(parts.time, parts, shape, self)
+
+
+@lru_cache(maxsize=256)
+def step_terms(step: DecoderStep) -> StepTerms:
+    """What builds the terms of a model's steps: the same on every device, so made once."""
+    return StepTerms(step)

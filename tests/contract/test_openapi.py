@@ -44,6 +44,10 @@ EXPECTED_PATHS = {
     "/api/v1/simulate",
     "/api/v1/serve",
     "/api/v1/jobs/{job_id}",
+    "/api/v1/estimate",
+    "/api/v1/sweep",
+    "/api/v1/search",
+    "/api/v1/diagnose",
 }
 
 

@@ -39,7 +39,7 @@ _SENTENCES: Mapping[str, str] = {
     "too_long": "Too long: a length of at most {max_length} is allowed.",
 }
 # Kinds whose message is a constant written in our own validators.
-_OWN_MESSAGE = ("bad_text", "bad_combination")
+_OWN_MESSAGE = ("bad_text", "bad_combination", "bad_value")
 
 
 def explain_errors(details: Sequence[Mapping[str, Any]]) -> list[FieldError]:

@@ -1,0 +1,87 @@
+"""``python -m engine diagnose``: why an answer starts late or streams slowly."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Annotated
+
+import typer
+
+from engine.catalog.units import time_label
+from engine.commands.knobs import read_setting, refused
+from engine.errors import EngineError
+from engine.simulator.diagnosis.diagnose import Cause, Diagnosis, Phase, diagnose
+from engine.simulator.diagnosis.document import ASSUMPTIONS, diagnosis_document
+from engine.simulator.diagnosis.observation import Observation
+from engine.simulator.search.cell import Cell
+
+_MOST_CAUSES = 5
+_MOST_REMEDIES = 6
+
+
+def diagnosis(
+    model: Annotated[str, typer.Option(help="A model of the catalogue, such as llama-3.1-8b.")],
+    hardware: Annotated[str, typer.Option(help="A device, such as h100-sxm, or this-machine.")],
+    ttft: Annotated[float | None, typer.Option(help="Measured time to the first token, s.")] = None,
+    itl: Annotated[float | None, typer.Option(help="Measured mean gap between tokens, s.")] = None,
+    itl_p99: Annotated[float | None, typer.Option(help="Its 99th percentile, s.")] = None,
+    queue: Annotated[float | None, typer.Option(help="Time before the first step, s.")] = None,
+    tokens_per_s: Annotated[
+        float | None, typer.Option(help="Output tokens/s of all requests together.")
+    ] = None,
+    together: Annotated[
+        bool, typer.Option("--together", help="All requests of the batch arrived at once.")
+    ] = False,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="A knob's value: batch=8, prompt-tokens=2000, weights=fp8 …"),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON document.")] = False,
+) -> None:
+    """Say whether an answer is slow to start or slow to stream, why, and what would help."""
+    turned = dict(map(read_setting, settings or []))
+    try:
+        cell = replace(Cell(model, hardware, times="typical"), **turned)
+        seen = Observation(cell, ttft, itl, itl_p99, queue, tokens_per_s, together)
+        found = diagnose([seen])
+    except EngineError as error:
+        raise refused(error) from None
+    if as_json:
+        typer.echo(json.dumps(diagnosis_document(found), ensure_ascii=False, allow_nan=False))
+    else:
+        typer.echo(_for_people(found))
+
+
+def _for_people(found: Diagnosis) -> str:
+    first = found.observations[0]
+    sure = "" if found.sure else " (unsure: these measurements do not tell the causes apart)"
+    lines = [
+        f"{found.verdict}{sure}; most of the answer's time passes at the {found.most_time}",
+        "",
+        _phase("TTFT", found.start),
+        _phase("ITL", found.stream),
+        "",
+        "likely causes",
+        *(_cause(cause) for cause in found.causes[:_MOST_CAUSES]),
+        "",
+        "what would help (predicted)",
+    ]
+    for remedy in found.remedies[:_MOST_REMEDIES]:
+        saves = time_label(remedy.saving(first))
+        lines.append(f"  {remedy.words}: saves {saves}{'' if remedy.fits else '; does not fit'}")
+    return "\n".join([*lines, "", *(f"- {line}" for line in ASSUMPTIONS)])
+
+
+def _phase(name: str, phase: Phase) -> str:
+    measured = "—" if phase.measured is None else time_label(phase.measured)
+    return (
+        f"  {name:<5} measured {measured}; typical {time_label(phase.typical)} "
+        f"({time_label(phase.p10)} – {time_label(phase.p90)}), ideal {time_label(phase.ideal)}"
+    )
+
+
+def _cause(cause: Cause) -> str:
+    weight = cause.probability if cause.share is None else cause.share
+    kind = "probability" if cause.share is None else "of the usual time"
+    return f"  {cause.name} ({weight:.0%} {kind}): {cause.words}; {cause.evidence}"

@@ -1,0 +1,1 @@
+"""Why an answer starts late or streams slowly: measured times beside predicted ones."""

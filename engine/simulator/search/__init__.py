@@ -1,0 +1,1 @@
+"""Many predictions at once: sweeps, searches, Pareto fronts and sensitivities."""
