@@ -53,5 +53,5 @@ def read_requirement(document: Mapping[str, object]) -> Requirement:
     for name, value in document.items():
         if name not in known:
             raise InvalidRequest(f"choose among {', '.join(sorted(known))}", field="requirement")
-        values[name] = tuple(value) if isinstance(value, list) else value  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+        values[name] = tuple(value) if isinstance(value, list) else value  # pyright: ignore[reportUnknownArgumentType]
     return Requirement(**values)  # pyright: ignore[reportArgumentType]
