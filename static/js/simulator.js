@@ -5,7 +5,7 @@ const form = document.getElementById("scenario");
 const compare = document.getElementById("compare");
 const second = document.getElementById("second");
 
-compare.addEventListener("input", () => {
+compare?.addEventListener("input", () => {
   second.hidden = !compare.checked;
   second.disabled = !compare.checked;
 });

@@ -5,11 +5,13 @@ const written = new Intl.NumberFormat(document.documentElement.lang);
 
 function valueOf(slider) {
   const place = Number(slider.value);
-  return slider.dataset.scale === "log2" ? Math.round(2 ** place) : place;
+  if (slider.dataset.scale !== "log2") return place;
+  const value = 2 ** place;
+  return value < 10 ? Number(value.toPrecision(2)) : Math.round(value);
 }
 
 function placeOf(slider, value) {
-  return slider.dataset.scale === "log2" ? Math.log2(Math.max(value, 1)) : value;
+  return slider.dataset.scale === "log2" ? Math.log2(Math.max(value, 2 ** Number(slider.min))) : value;
 }
 
 function partner(slider) {

@@ -13,6 +13,7 @@ pytestmark = pytest.mark.browser
 PAGES = (
     "/simulator",
     "/simulator?compare=on&model=deepseek-v3&tensor=8&b_model=llama-3.1-70b&b_tensor=4",
+    "/serving?requests=60",
     "/simulator/deepseek-v4",
     "/simulator/validation",
 )
@@ -90,3 +91,15 @@ def test_a_second_scenario_comes_and_goes_by_keyboard(
     assert page.locator(".line-name", has_text="B: typical").count() > 0
     page.get_by_label("Compare with a second one").uncheck()
     page.get_by_role("heading", name="B: llama-3.1-8b").wait_for(state="detached")
+
+
+def test_a_higher_load_reaches_the_queue_and_the_knee_follows(
+    fake_server: LiveApp, open_page: OpenPage
+) -> None:
+    page = open_page(fake_server, "/serving?requests=40&output=30")
+    page.locator("#knee .plot").first.wait_for()
+    page.get_by_label("Requests a second", exact=True).fill("300")
+    page.wait_for_url("**rate=300**")
+    page.get_by_role("row", name="in the queue").wait_for()
+    page.get_by_text("The same as a list").click()
+    assert page.locator(".plain-list li").count() == 40

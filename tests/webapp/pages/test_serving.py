@@ -1,0 +1,80 @@
+"""The serving page: its run is the simulator's, to scale, and links are scenarios."""
+
+from __future__ import annotations
+
+import pytest
+from fastapi.testclient import TestClient
+
+from engine.simulator.serving.simulation import simulate_serving
+from webapp.i18n import Language, texts
+from webapp.pages.serving_question import ServingQuestion, read_serving_question
+from webapp.pages.serving_view import KNEE, knee_answer, serving_answer
+
+ENGLISH = texts(Language.ENGLISH)
+SMALL = ServingQuestion(requests=40, prompt=200, output=20, rate=20.0)
+
+
+def test_the_run_is_the_simulators_and_the_same_each_time() -> None:
+    answer = serving_answer(SMALL, ENGLISH)
+    direct = simulate_serving(SMALL.scenario())
+    assert answer.facts.ttft == direct.ttft
+    assert answer.facts.series == direct.series
+    assert serving_answer(SMALL, ENGLISH).rows == answer.rows
+
+
+def test_bars_are_in_order_and_to_scale() -> None:
+    answer = serving_answer(SMALL, ENGLISH)
+    assert answer.gantt is not None
+    assert len(answer.gantt.bars) == 40
+    ends = []
+    for bar in answer.gantt.bars:
+        assert bar.waiting[0] + bar.waiting[1] == pytest.approx(bar.prefill[0])
+        assert bar.prefill[0] + bar.prefill[1] == pytest.approx(bar.decode[0])
+        ends.append(bar.decode[0] + bar.decode[1])
+    assert max(ends) == pytest.approx(answer.gantt.width)
+
+
+def test_a_higher_load_waits_longer() -> None:
+    light, heavy = (
+        serving_answer(ServingQuestion(requests=120, rate=rate), ENGLISH).facts
+        for rate in (0.5, 200.0)
+    )
+    assert light.ttft is not None
+    assert heavy.ttft is not None
+    assert heavy.ttft.percentile(95) > 2 * light.ttft.percentile(95)
+    assert heavy.output_tokens_per_s > light.output_tokens_per_s
+
+
+def test_the_knee_has_a_point_for_each_load() -> None:
+    knee = knee_answer(SMALL, ENGLISH)
+    for chart in knee.plots:
+        for line in chart.lines:
+            assert len(line.points) == len(KNEE)
+            assert [x for x, _ in line.points] == sorted(x for x, _ in line.points)
+
+
+def test_a_link_is_a_scenario() -> None:
+    question = read_serving_question(
+        {"rate": "2.5", "shared": "40", "replicas": "3", "routing": "prefix-aware", "spread": "0"}
+    )
+    scenario = question.scenario()
+    assert (scenario.replicas, scenario.routing.value) == (3, "prefix-aware")
+    assert scenario.engine.prefix_caching
+    assert scenario.workload.size.prompt == 1000
+
+
+@pytest.mark.parametrize(
+    ("query", "said"),
+    [
+        ("model=nope", "There is no prediction"),
+        ("model=llama-3.1-405b", "leave no room"),
+        ("requests=1000&output=10000", "too long for the page"),
+        ("rate=nan&burst=inf&spread=-1&requests=99999999999999999999", ""),
+        ("routing=%3Cb%3E&seed=x", ""),
+    ],
+)
+def test_whatever_a_link_says_the_page_answers(client: TestClient, query: str, said: str) -> None:
+    answer = client.get(f"/serving?{query}")
+    assert answer.status_code == 200
+    assert said in answer.text
+    assert client.get(f"/fragments/knee?{query}&requests=20&output=5").status_code == 200
