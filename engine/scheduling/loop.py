@@ -242,6 +242,7 @@ class SchedulingLoop:
         used, cached = pool.num_used, pool.num_cached
         sampled = self.scheduler.commit(plan, result)
         ran = _as_they_ran(plan, result)
+        shapes = plan.shape if ran is plan.sequences else [s.shape for s in ran]
         self.emit(
             StepCompleted(
                 time=start,
@@ -249,7 +250,10 @@ class SchedulingLoop:
                 duration=duration,
                 phase=plan.phase,
                 sequences=tuple(
-                    [SequenceStep(s.request_id, s.phase, s.shape, len(s.block_table)) for s in ran]
+                    [
+                        SequenceStep(s.request_id, s.phase, shape, len(s.block_table))
+                        for s, shape in zip(ran, shapes, strict=True)
+                    ]
                 ),
                 stages=result.stages,
                 kv_blocks_used=used,

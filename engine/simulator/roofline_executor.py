@@ -60,11 +60,11 @@ class RooflineExecutor:
         self._draft_cost_model = draft_cost_model
 
     def execute(self, plan: StepPlan) -> StepResult:
-        samples = tuple(sample for s in plan.sequences if s.samples for sample in self._sample(s))
+        samples = tuple([sample for s in plan.sequences if s.samples for sample in self._sample(s)])
         drafts = {
             sequence.request_id: (SIMULATED_TOKEN_ID,) * sequence.num_drafts
             for sequence in plan.sequences
-            if TO_DRAFT in sequence.drafts
+            if sequence.num_drafts and TO_DRAFT in sequence.drafts
         }
         verifying = self.cost_model.cost(plan.shape).time
         drafting = sum(self._draft_steps(plan))
@@ -74,9 +74,11 @@ class RooflineExecutor:
     def release(self, request_id: str) -> None:
         """Nothing is held for a request."""
 
-    def _sample(self, sequence: ScheduledSequence) -> Iterator[Sample]:
-        for _ in range(1 + self._acceptance.accepted(sequence.num_drafts)):
-            yield Sample(sequence.request_id, SIMULATED_TOKEN_ID, math.nan)
+    def _sample(self, sequence: ScheduledSequence) -> tuple[Sample, ...]:
+        sample = Sample(sequence.request_id, SIMULATED_TOKEN_ID, math.nan)
+        if not sequence.num_drafts:
+            return (sample,)
+        return (sample,) * (1 + self._acceptance.accepted(sequence.num_drafts))
 
     def _draft_steps(self, plan: StepPlan) -> Iterator[float]:
         """Seconds of each pass of the drafter, which gives one draft to each sequence."""

@@ -108,7 +108,26 @@ def price(terms: Terms[Value], rates: Rates[Value]) -> Parts[Value]:
     rows / (rows + half). The attention core likewise, over the positions a query sees. Each layer
     has gaps between its kernels; launches hide behind the device's work until they take longer.
     """
-    operators = (
+    return with_core(
+        outside_core(terms, rates),
+        core_time(terms.core_flops, terms.core_bytes, terms.context, terms.scores, rates),
+        rates,
+    )
+
+
+class OutsideCore(NamedTuple, Generic[Value]):
+    """Seconds of a step that do not depend on what its sequences have cached."""
+
+    products: Value
+    communication: Value
+    gaps: Value
+    launching: Value
+    sampling: Value
+
+
+def outside_core(terms: Terms[Value], rates: Rates[Value]) -> OutsideCore[Value]:
+    """All of a step but its attention core: the same for equal numbers of tokens and samples."""
+    products = (
         _product(terms.gemm_flops, terms.gemm_bytes, terms.gemm_rows, rates)
         + _product(terms.head_flops, terms.head_bytes, terms.head_rows, rates)
         + _product(
@@ -118,7 +137,6 @@ def price(terms: Terms[Value], rates: Rates[Value]) -> Parts[Value]:
             rates,
         )
         + terms.move_bytes / rates.move_bandwidth
-        + _core(terms, rates)
     )
     communication = (
         terms.reduces * rates.reduce_latency
@@ -127,15 +145,26 @@ def price(terms: Terms[Value], rates: Rates[Value]) -> Parts[Value]:
         + terms.exchange_bytes / rates.exchange_bandwidth
         + terms.stage_bytes / rates.stage_bandwidth
     )
-    gaps = terms.layers * rates.layer_gap
+    return OutsideCore(
+        products,
+        communication,
+        terms.layers * rates.layer_gap,
+        terms.layers * rates.layer_launch,
+        terms.sequences * rates.sequence,
+    )
+
+
+def with_core(outside: OutsideCore[Value], core: Value, rates: Rates[Value]) -> Parts[Value]:
+    """A whole step, of its two parts."""
+    products, communication, gaps, launching, sampling = outside
+    operators = products + core
     busy = operators + communication + gaps
-    launching = terms.layers * rates.layer_launch
     total = _longest(busy, launching)
     return Parts(
         operators,
         gaps + (total - busy),
         rates.step + rates.stage,
-        terms.sequences * rates.sequence,
+        sampling,
         communication,
     )
 
@@ -162,12 +191,11 @@ def _product(flops: Value, moved: Value, rows: Value, rates: Rates[Value]) -> Va
     return _longest(compute, memory, unpacking)
 
 
-def _core(terms: Terms[Value], rates: Rates[Value]) -> Value:
-    seen = terms.context
-    compute = terms.core_flops * (seen + rates.attention_half)
+def core_time(flops: Value, moved: Value, seen: Value, scores: Value, rates: Rates[Value]) -> Value:
+    """Seconds of the attention core, whose queries see ``seen`` positions on the mean."""
+    compute = flops * (seen + rates.attention_half)
     compute = compute / (rates.attention_rate * (seen + _TINY))
-    moved = terms.core_bytes + terms.scores * rates.score_bytes
-    memory = moved / rates.attention_bandwidth
+    memory = (moved + scores * rates.score_bytes) / rates.attention_bandwidth
     return _longest(compute, memory)
 
 

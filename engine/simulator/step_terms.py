@@ -62,9 +62,8 @@ class StepTerms:
         self._owners = layout.owners if step.expert_layers else 1
         self._exchanges = 2.0 * step.expert_layers if self._owners > 1 else 0.0
 
-    def of(self, shape: StepShape) -> Terms[float]:
-        """The terms of a step of that shape, on one device."""
-        tokens, sampled = float(shape.tokens), float(shape.sampled)
+    def core(self, shape: StepShape) -> tuple[float, float, float, float]:
+        """FLOPs, bytes, positions that a query sees on the mean, and scores of all cores."""
         flops = moved = weighed = weight = scores = 0.0
         work = shape.work
         for core in self._cores:
@@ -78,6 +77,12 @@ class StepTerms:
             scores += pairs * core.heads
             weighed += of_pairs * pairs / count
             weight += of_pairs
+        return flops, moved, weighed / weight if weight else 0.0, scores
+
+    def of(self, shape: StepShape) -> Terms[float]:
+        """The terms of a step of that shape, on one device."""
+        tokens, sampled = float(shape.tokens), float(shape.sampled)
+        flops, moved, context, scores = self.core(shape)
         linear, head, expert = self._tokens, self._sampled, self._expert
         moving, moving_head = self._move, self._move_sampled
         expert_bytes, expert_rows = self._experts(shape.tokens) if expert.flops else (0.0, 0.0)
@@ -98,7 +103,7 @@ class StepTerms:
             + sampled * moving_head.moved,
             flops,
             moved,
-            weighed / weight if weight else 0.0,
+            context,
             scores,
             tokens * self._link + sampled * self._link_sampled,
             self._reduces,

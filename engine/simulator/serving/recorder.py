@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from engine.scheduling.events import (
     Event,
@@ -105,6 +105,14 @@ class UnitRecorder:
         self._on_request = on_request
         self._live: dict[str, _Live] = {}
         self._level_since = 0.0
+        # Every token of every step is told: the kind of an event is looked up, not tried out.
+        self._listeners: dict[type[Any], Callable[[Any], None]] = {
+            TokenProduced: self._token,
+            StepCompleted: self._step,
+            RequestStarted: self._started,
+            RequestPreempted: self._preempted,
+            RequestFinished: self._finished,
+        }
 
     @property
     def num_live(self) -> int:
@@ -134,21 +142,20 @@ class UnitRecorder:
 
     def hear(self, event: Event) -> None:
         """Take in one event of the unit's loop."""
-        if isinstance(event, TokenProduced):
-            self._token(event)
-        elif isinstance(event, StepCompleted):
-            self._step(event)
-        elif isinstance(event, RequestStarted):
-            live = self._live[event.request_id]
-            if live.queued is None:
-                live.queued = event.time - live.arrival
-                live.cached = event.cached_tokens
-        elif isinstance(event, RequestFinished):
-            self._finished(event)
-        elif isinstance(event, RequestPreempted):
-            self._live[event.request_id].preemptions += 1
-            self._statistics.totals.preemptions += 1
-            self._statistics.totals.lost_tokens += event.lost_tokens
+        listener = self._listeners.get(type(event))
+        if listener is not None:
+            listener(event)
+
+    def _started(self, event: RequestStarted) -> None:
+        live = self._live[event.request_id]
+        if live.queued is None:
+            live.queued = event.time - live.arrival
+            live.cached = event.cached_tokens
+
+    def _preempted(self, event: RequestPreempted) -> None:
+        self._live[event.request_id].preemptions += 1
+        self._statistics.totals.preemptions += 1
+        self._statistics.totals.lost_tokens += event.lost_tokens
 
     def _token(self, event: TokenProduced) -> None:
         live = self._live[event.request_id]

@@ -73,7 +73,7 @@ class ServingUnit:
 
     def _hear(self, event: Event) -> None:
         self.recorder.hear(event)
-        if isinstance(event, RequestFinished):
+        if type(event) is RequestFinished:
             self._ends.append(event.time)
         if self._on_event is not None:
             self._on_event(self.place, event)
