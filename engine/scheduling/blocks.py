@@ -89,8 +89,11 @@ class BlockPool:
             )
         blocks: list[int] = []
         for _ in range(count):
-            may_grow = self.num_used + self.num_cached < self.num_usable
-            block = self._take_free() if may_grow and self.num_free else self._evict()
+            # Where nothing is cached, what is available is free.
+            may_grow = not self._cached or (
+                self.num_used + self.num_cached < self.num_usable and self.num_free > 0
+            )
+            block = self._take_free() if may_grow else self._evict()
             self._references[block] = 1
             blocks.append(block)
         return blocks

@@ -193,14 +193,16 @@ class SchedulingLoop:
             return ()
         return self.drafters[request.speculation.method].propose(request)
 
-    def step(self) -> bool:
+    def step(self, *, beside: bool = False) -> bool:
         """Plan and run one step; False if there was nothing to run.
+
+        ``beside``: only requests that start are planned and told, see ``Scheduler.plan``.
 
         Raises:
             StepFailed: the executor raised. The requests of the step have ended with an error,
                 the others go on with the next step.
         """
-        planned = self.scheduler.plan(self._propose if self.drafters else None)
+        planned = self.scheduler.plan(self._propose if self.drafters else None, beside=beside)
         start = self.clock.now()
         for request, lost in planned.preempted:
             self.emit(RequestPreempted(start, request.request_id, lost))

@@ -10,6 +10,7 @@ Who goes before whom is the policy's word: by default, whoever came first.
 from __future__ import annotations
 
 from bisect import insort
+from collections.abc import Sequence
 from itertools import repeat
 
 from engine.scheduling.blocks import BlockPool, blocks_for
@@ -37,12 +38,16 @@ class Scheduler(LiveRequests):
         super().__init__(pool, limits, policy)
         self._step = 0
 
-    def plan(self, propose: Propose | None = None) -> Planned:
+    def plan(self, propose: Propose | None = None, *, beside: bool = False) -> Planned:
         """Choose the next step. ``plan`` is None when nothing can run.
 
-        ``propose`` is asked for drafts for requests that decode and want them.
+        ``propose`` is asked for drafts for requests that decode and want them. With ``beside``,
+        where ``uniform_steps`` are possible, the plan holds only those that start: whoever runs
+        gets its one token in the same step, and ``advance`` books it.
         """
         planning = Planning(self.limits.max_step_tokens)
+        if beside:
+            return self._plan_starts(planning)
         if not self.limits.split_prompts:
             self._start_waiting(planning)
             if planning.sequences:
@@ -60,6 +65,15 @@ class Scheduler(LiveRequests):
             add_drafts(planning, propose, self.running, self.limits, self.pool)
         if planning.sequences:
             self._step += 1
+        return planning.finish(self._step)
+
+    def _plan_starts(self, planning: Planning) -> Planned:
+        for request in self.running:
+            if request.num_computed_tokens == len(request.block_table) * self.pool.block_size:
+                request.block_table.extend(self.pool.allocate(1))
+        planning.budget -= len(self.running)
+        self._start_waiting(planning)
+        self._step += 1
         return planning.finish(self._step)
 
     def _continue_running(self, planning: Planning) -> None:
@@ -141,15 +155,16 @@ class Scheduler(LiveRequests):
         planning.schedule(request, start, end)
         return True
 
-    def _room_for(self, request: Request) -> TakenOver | None:
+    def _room_for(self, request: Request, reserved: int = 0) -> TakenOver | None:
         """What a waiting request would start with; None if there are too few blocks for it.
 
         The whole known text must fit, or a long prompt would start only to be preempted.
+        ``reserved`` blocks are left for others.
         """
         taken = take_over(request, self.pool) if self.limits.keep_computed else TakenOver()
         missing = blocks_for(request.num_known_tokens, self.pool.block_size) - len(taken.blocks)
         idle = sum(map(self.pool.is_idle, taken.blocks))
-        return taken if missing <= self.pool.num_available - idle else None
+        return taken if missing <= self.pool.num_available - idle - reserved else None
 
     def _grow(self, request: Request, num_tokens: int, planning: Planning) -> bool:
         """Grow the block table to ``num_tokens``; False if the request itself had to yield."""
@@ -173,25 +188,25 @@ class Scheduler(LiveRequests):
         return self.running[-1] if missing > self.pool.num_available else None
 
     def uniform_steps(self) -> int:
-        """Steps from now on that would each give every running request one token, and no more.
+        """Steps from now on that could each give every running request one token.
 
         Until the first one at whose end a request has all its tokens, or before the first for
-        which blocks are missing. 0 where the next step is not plainly one of these: where somebody
-        still has a prompt to compute, may stop, drafts or could start.
+        which blocks are missing. 0 where somebody still has a prompt to compute, may stop or
+        drafts. Whether others would join is the question of ``could_start``.
         """
         running, limits = self.running, self.limits
         plain = self.policy.turn_is_rank and limits.keep_computed
         if not running or not plain or limits.max_session_kv_blocks is not None:
             return 0
-        if len(running) > limits.max_step_tokens or self._could_start():
+        if len(running) > limits.max_step_tokens:
             return 0
         steps = min(map(uniform_steps_of, running))
         return steps_within(running, steps, self.pool.num_available, self.pool.block_size)
 
-    def _could_start(self) -> bool:
-        """Whether a waiting request would join the next step, beside one token of each that runs.
+    def could_start(self) -> bool:
+        """Whether a waiting request may join the next step, beside one token of each that runs.
 
-        As long as that is so of none, it stays so until somebody ends: blocks only get fewer.
+        As long as none can, none will until somebody ends: blocks only get fewer.
         """
         if not self.waiting or len(self.running) >= self.limits.max_running:
             return False
@@ -201,31 +216,44 @@ class Scheduler(LiveRequests):
         request = self._next_waiting()
         if request is None:  # it waits for what another one is doing
             return True
-        taken = self._room_for(request) if budget > 0 else None
+        size = self.pool.block_size
+        growing = 0
+        if self.limits.split_prompts:  # those that run come first and may need another block
+            growing = sum(
+                [r.num_computed_tokens == len(r.block_table) * size for r in self.running]
+            )
+        taken = self._room_for(request, growing) if budget > 0 else None
         if taken is None:
             return False
         pending = request.num_known_tokens - taken.num_tokens
         return self.limits.share_of_step(pending, budget, first=first) > 0
 
-    def advance(self, steps: int, token_id: int) -> list[Request]:
+    def advance(
+        self, steps: int, token_id: int, requests: Sequence[Request] | None = None
+    ) -> list[Request]:
         """Book so many of the ``uniform_steps`` at once, each with that token for everybody.
 
-        The same as to plan, commit and append that often. Returns the requests that have all their
-        tokens now, in the order of the plan; they are to be finished.
+        The same as to plan, commit and append that often, where nobody could start. ``requests``
+        are those that ran before a step was planned ``beside`` them. Returns those that have all
+        their tokens now, in the order of the plan; they are to be finished.
         """
         size = self.pool.block_size
         caches = self.pool.prefix_cache is not None
-        for request in self.running:
-            table = request.block_table
-            request.num_computed_tokens += steps
-            missing = blocks_for(request.num_computed_tokens, size) - len(table)
-            if missing > 0:
-                table.extend(self.pool.allocate(missing))
-            request.output_token_ids.extend(repeat(token_id, steps))
+        if requests is None:
+            requests = self.running
+            self._step += steps
+        ended: list[Request] = []
+        for request in requests:
+            table, output = request.block_table, request.output_token_ids
+            computed = request.num_computed_tokens = request.num_computed_tokens + steps
+            if computed > len(table) * size:
+                table.extend(self.pool.allocate(blocks_for(computed, size) - len(table)))
+            output.extend(repeat(token_id, steps))
             if caches:
                 keep_full_blocks(request, self.pool)
-        self._step += steps
-        return [r for r in self.running if len(r.output_token_ids) >= r.max_tokens]
+            if len(output) >= request.max_tokens:
+                ended.append(request)
+        return ended
 
     def commit(
         self, plan: StepPlan, result: StepResult

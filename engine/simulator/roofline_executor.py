@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from engine.scheduling.plan import Sample, ScheduledSequence, SequenceShape, StepPlan, StepResult
 from engine.scheduling.speculation import TO_DRAFT
@@ -46,6 +46,8 @@ class RooflineExecutor:
     ``acceptance``: of drafts, none of which are right without it. ``draft_cost_model``: of the
     model that makes drafts within the step, one after the other for all sequences together, with
     the prompts already read. Drafts that come with the plan (a look-up) cost nothing to make.
+
+    ``beside`` are sequences that run in the next steps without being part of their plans.
     """
 
     def __init__(
@@ -56,6 +58,7 @@ class RooflineExecutor:
         draft_cost_model: CostModel | None = None,
     ) -> None:
         self.cost_model = cost_model
+        self.beside: Sequence[SequenceShape] = ()
         self._acceptance = acceptance or DraftAcceptance(0.0)
         self._draft_cost_model = draft_cost_model
 
@@ -66,7 +69,7 @@ class RooflineExecutor:
             for sequence in plan.sequences
             if sequence.num_drafts and TO_DRAFT in sequence.drafts
         }
-        verifying = self.cost_model.cost(plan.shape).time
+        verifying = self.cost_model.cost((*self.beside, *plan.shape)).time
         drafting = sum(self._draft_steps(plan))
         stages = {"draft": drafting} if drafts else {}
         return StepResult(samples, duration=verifying + drafting, stages=stages, drafts=drafts)

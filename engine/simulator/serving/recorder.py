@@ -92,7 +92,10 @@ class Statistics:
 
 
 class UnitRecorder:
-    """Hears the events of one unit. ``on_request`` is told of each answered request."""
+    """Hears the events of one unit. ``on_request`` is told of each answered request.
+
+    ``beside``: requests that get a token in the next step without being told as part of it.
+    """
 
     def __init__(
         self,
@@ -105,6 +108,7 @@ class UnitRecorder:
         self._on_request = on_request
         self._live: dict[str, _Live] = {}
         self._level_since = 0.0
+        self.beside = 0
         # Every token of every step is told: the kind of an event is looked up, not tried out.
         self._listeners: dict[type[Any], Callable[[Any], None]] = {
             TokenProduced: self._token,
@@ -170,7 +174,7 @@ class UnitRecorder:
         totals.steps += 1
         totals.batch += event.num_running
         totals.busy += event.duration
-        samples = sum([sequence.shape.samples for sequence in event.sequences])
+        samples = self.beside + sum([sequence.shape.samples for sequence in event.sequences])
         levels = (
             event.num_running,
             event.num_waiting,
@@ -217,6 +221,18 @@ class UnitRecorder:
                 )
             )
 
+    def tokens(self, request_ids: Iterable[str], time: float, last: float | None = None) -> None:
+        """Each of these requests got a token at that time, and further ones up to ``last``."""
+        live, last = self._live, time if last is None else last
+        gaps: dict[float, int] = {}  # nearly always one: all had a token at the step before
+        for request_id in request_ids:
+            one = live[request_id]
+            gap = time - one.last
+            gaps[gap] = gaps.get(gap, 0) + 1
+            one.last = last
+        for gap, times in gaps.items():
+            self._statistics.itl.add(gap, times)
+
     def stretch(
         self, stretch: Stretch, request_ids: Iterable[str], waiting: int, blocks_used: Sequence[int]
     ) -> None:
@@ -229,11 +245,7 @@ class UnitRecorder:
         totals.steps += len(ends)
         totals.batch += batch * len(ends)
         start, gaps = stretch.start, statistics.itl
-        first, last = ends[0], ends[-1]
-        for request_id in request_ids:
-            live = self._live[request_id]
-            gaps.add(first - live.last)
-            live.last = last
+        self.tokens(request_ids, ends[0], last=ends[-1])
         for end, blocks in zip(ends, blocks_used, strict=True):
             duration = end - start
             totals.busy += duration

@@ -9,7 +9,8 @@ from engine.errors import CapacityError
 from engine.scheduling.blocks import BlockPool
 from engine.scheduling.events import Event, RequestFinished
 from engine.scheduling.limits import SchedulerLimits
-from engine.scheduling.loop import Executor, SchedulingLoop, VirtualClock
+from engine.scheduling.loop import SchedulingLoop, VirtualClock
+from engine.scheduling.plan import SequenceShape
 from engine.scheduling.policies import POLICIES
 from engine.scheduling.prefix_cache import PrefixCache
 from engine.scheduling.request import FinishReason, Request
@@ -58,7 +59,6 @@ class ServingUnit:
         on_event: EventListener | None = None,
         *,
         step_by_step: bool = False,
-        executor: Executor | None = None,
     ) -> None:
         self.place = place
         self.scheduler = scheduler
@@ -67,9 +67,13 @@ class ServingUnit:
         self.metered = MeteredCostModel(cost_model)
         self._ends: list[float] = []
         self._on_event = on_event
-        self._fast = not step_by_step and on_event is None and executor is None
-        executor = executor or RooflineExecutor(self.metered)
-        self.loop = SchedulingLoop(scheduler, executor, self.clock, self._hear)
+        self._fast = not step_by_step and on_event is None
+        # Who ends first of those that end together matters to nothing but a prefix cache.
+        self._may_plan_beside = (
+            scheduler.limits.split_prompts and scheduler.pool.prefix_cache is None
+        )
+        self._executor = RooflineExecutor(self.metered)
+        self.loop = SchedulingLoop(scheduler, self._executor, self.clock, self._hear)
 
     def _hear(self, event: Event) -> None:
         self.recorder.hear(event)
@@ -123,13 +127,29 @@ class ServingUnit:
         ended = len(self._ends)
         while self.loop.has_work and self.clock.now() < until:
             steps = self.scheduler.uniform_steps() if self._fast else 0
-            if steps > 1:
+            starts = steps > 0 and self.scheduler.could_start()
+            if steps > 0 and not starts:
                 self._run_stretch(steps, until)
+            elif starts and self._may_plan_beside:
+                self._run_beside()
             elif not self.loop.step():
                 raise AssertionError("requests wait and none of them can ever run")
             if one_end and len(self._ends) > ended:
                 break
         return self._ends[ended:]
+
+    def _run_beside(self) -> None:
+        """Run a step in which requests start beside others that all decode."""
+        decoding = list(self.scheduler.running)
+        self._executor.beside = [SequenceShape(r.num_computed_tokens, 1, True) for r in decoding]
+        self.recorder.beside = len(decoding)
+        if not self.loop.step(beside=True):
+            raise AssertionError("nobody started where somebody could")
+        self._executor.beside = ()
+        self.recorder.beside = 0
+        self.recorder.tokens([request.request_id for request in decoding], self.clock.now())
+        for request in self.scheduler.advance(1, SIMULATED_TOKEN_ID, decoding):
+            self.loop.finish(request.request_id, FinishReason.LENGTH)
 
     def _run_stretch(self, steps: int, until: float) -> None:
         scheduler, running = self.scheduler, self.scheduler.running
