@@ -1,4 +1,4 @@
-"""Runs a step of few rows natively: one call from token ids to logits.
+"""Runs a step natively: one call from token ids to logits.
 
 Shapes: t rows (tokens of all sequences of a step) · n rows that give logits · v vocabulary.
 """
@@ -21,9 +21,8 @@ from engine.inference.native.weights import native_weights, unsupported
 from engine.inference.sampling import LogitSummary
 from engine.scheduling.plan import ScheduledSequence, StepPlan
 
-MAX_ROWS = 96
-"""More tokens are left to torch. Measured on Zen 4 in bfloat16: 64 of a prompt take 56 ms natively
-and 68 in torch, 128 take 115 and 104."""
+MAX_PLAIN_ROWS = 96
+"""Where the matrix kernels use no AVX-512, steps of more tokens are left to torch."""
 
 _STAGES: tuple[str, ...] = ("embed", "layers", "logits")
 
@@ -73,6 +72,7 @@ class NativeDecoder:
         self._handle = library.firsttoken_new(self._weights.spec)
         if not self._handle:
             raise MemoryError("there is no memory for the native step")
+        self._takes_all = library.matmul_path() == b"avx512"
         self._step = StepSpec()
         self._stages = np.zeros(len(_STAGES))
         self._step.stages = self._stages.ctypes.data
@@ -91,7 +91,7 @@ class NativeDecoder:
 
     def takes(self, plan: StepPlan) -> bool:
         """Whether this step is one for native code."""
-        return plan.num_tokens <= MAX_ROWS
+        return self._takes_all or plan.num_tokens <= MAX_PLAIN_ROWS
 
     def logits(self, plan: StepPlan, num_layers: int | None = None) -> NativeLogits:
         """Run a step: store its keys and values, and give the logits of the rows that sample.

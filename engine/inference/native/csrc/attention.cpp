@@ -4,7 +4,8 @@
 #include <cmath>
 #include <type_traits>
 
-#include "kv.h"
+#include "chunk_attention.h"
+#include "heads.h"
 #include "tile.h"
 
 namespace firsttoken {
@@ -12,23 +13,6 @@ namespace firsttoken {
 namespace {
 
 constexpr int kRange = 256;  // positions of one piece of work
-constexpr int kMaxHeadDim = 256;
-
-// y = norm(x) · weight over one head, in place.
-void normalise_head(float* x, const float* weight, int dim, float eps) {
-    Vec squares{};
-    for (int i = 0; i < dim; i += kLanes) squares += load(x + i) * load(x + i);
-    const Vec factor = splat(1.0f / std::sqrt(sum(squares) / dim + eps));
-    for (int i = 0; i < dim; i += kLanes) store(x + i, load(x + i) * factor * load(weight + i));
-}
-
-// Turns neighbours (a, b) to (a cos - b sin, a sin + b cos).
-void rotate_head(float* x, const float* expanded, int dim) {
-    for (int i = 0; i < dim; i += kLanes) {
-        const Vec pairs = load(x + i);
-        store(x + i, pairs * load(expanded + i) + swap_pairs(pairs) * load(expanded + dim + i));
-    }
-}
 
 // Calls `work` with the number of vectors of a head as a constant; false for other sizes of heads.
 template <class Work>
@@ -83,6 +67,7 @@ void Attention::plan(const StepSpec& step, int num_threads) {
     int counters = 0, most_rows = 0;
     for (int b = 0; b < step.num_sequences; ++b) {
         const int rows = step.first_rows[b + 1] - step.first_rows[b];
+        if (ChunkAttention::takes(rows)) continue;
         const int ranges = (step.starts[b] + rows + kRange - 1) / kRange;
         most_rows = std::max(most_rows, rows * group);
         for (int h = 0; h < model_.num_kv_heads; ++h, ++counters) {
@@ -102,11 +87,6 @@ void Attention::plan(const StepSpec& step, int num_threads) {
     for (auto& scratch : scratch_) scratch->fit(most_rows, model_.head_dim);
 }
 
-int Attention::slot(int sequence, int position) const {
-    const int* table = step_->blocks + step_->first_blocks[sequence];
-    return table[position / model_.block_size] * model_.block_size + position % model_.block_size;
-}
-
 void Attention::work(const LayerSpec& layer, const float* qkv, const float* turns, float* mixed,
                      int thread, Pile& pile) {
     Scratch& scratch = *scratch_[thread];
@@ -123,53 +103,6 @@ void Attention::work(const LayerSpec& layer, const float* qkv, const float* turn
     }
 }
 
-// Stores the new keys and values that stand in this unit's range.
-void Attention::write_new(const LayerSpec& layer, const float* qkv, const float* turns,
-                          const Unit& unit) {
-    const int dim = model_.head_dim, b = unit.sequence;
-    const int width = (model_.num_heads + 2 * model_.num_kv_heads) * dim;
-    const KVLayer kv(model_, layer);
-    const int start = step_->starts[b], first_row = step_->first_rows[b];
-    const int end = start + step_->first_rows[b + 1] - first_row;
-    const int from = std::max(start, unit.range * kRange);
-    const int to = std::min(end, (unit.range + 1) * kRange);
-    alignas(64) float key[kMaxHeadDim], value[kMaxHeadDim];
-    for (int position = from; position < to; ++position) {
-        const size_t row = first_row + position - start;
-        const float* heads = qkv + row * width + size_t(model_.num_heads + unit.head) * dim;
-        std::copy(heads, heads + dim, key);
-        if (layer.k_norm != nullptr) normalise_head(key, layer.k_norm, dim, model_.norm_eps);
-        rotate_head(key, turns + row * 2 * dim, dim);
-        const float* of_value = heads + size_t(model_.num_kv_heads) * dim;
-        std::copy(of_value, of_value + dim, value);
-        change_basis(model_, key);
-        change_basis(model_, value);
-        const int at = slot(b, position);
-        kv.write(KEYS, unit.head, at, key);
-        kv.write(VALUES, unit.head, at, value);
-    }
-}
-
-// The unit's queries, scaled and rotated: [rows * g, d].
-void Attention::rotate_queries(const LayerSpec& layer, const float* qkv, const float* turns,
-                               const Unit& unit, float* queries) {
-    const int dim = model_.head_dim, group = model_.num_heads / model_.num_kv_heads;
-    const int width = (model_.num_heads + 2 * model_.num_kv_heads) * dim;
-    const int first = step_->first_rows[unit.sequence], end = step_->first_rows[unit.sequence + 1];
-    for (int row = first; row < end; ++row) {
-        const float* from = qkv + size_t(row) * width + size_t(unit.head) * group * dim;
-        for (int g = 0; g < group; ++g, from += dim, queries += dim) {
-            std::copy(from, from + dim, queries);
-            if (layer.q_norm != nullptr)
-                normalise_head(queries, layer.q_norm, dim, model_.norm_eps);
-            rotate_head(queries, turns + size_t(row) * 2 * dim, dim);
-            change_basis(model_, queries);
-            for (int i = 0; i < dim; i += kLanes)
-                store(queries + i, load(queries + i) * layer.scale);
-        }
-    }
-}
-
 template <int C, class Stored>
 void Attention::run(const LayerSpec& layer, const float* qkv, const float* turns, float* mixed,
                     const Unit& unit, Scratch& scratch) {
@@ -181,8 +114,9 @@ void Attention::run(const LayerSpec& layer, const float* qkv, const float* turns
     const KVLayer kv(model_, layer);
     const int begin = unit.range * kRange, end = std::min(start + num_new, begin + kRange);
     fetch_tile(kv, unit, begin, end);
-    write_new(layer, qkv, turns, unit);
-    rotate_queries(layer, qkv, turns, unit, scratch.queries.data());
+    const Heads heads(model_, *step_);
+    heads.write_new(layer, qkv, turns, b, unit.head, begin, begin + kRange);
+    heads.rotate_queries(layer, qkv, turns, b, unit.head, 0, num_new, scratch.queries.data());
 
     std::fill_n(scratch.largest.data(), rows, kNone);
     std::fill_n(scratch.totals.data(), size_t(rows) * kLanes, 0.0f);
@@ -217,7 +151,7 @@ template <int C, class Stored>
 void Attention::find_tile(const KVLayer& kv, const Unit& unit, int first, Scratch& scratch,
                           Tile<C, Stored>& tile) const {
     for (int i = 0; i < kTile; ++i) {
-        const int at = slot(unit.sequence, first + std::min(i, tile.count - 1));
+        const int at = Heads(model_, *step_).slot(unit.sequence, first + std::min(i, tile.count - 1));
         const size_t place = size_t(i) * model_.head_dim;
         tile.keys[i] = kv.read<Stored>(KEYS, unit.head, at, &scratch.keys[place]);
         tile.values[i] = kv.read<Stored>(VALUES, unit.head, at, &scratch.values[place]);
@@ -227,7 +161,7 @@ void Attention::find_tile(const KVLayer& kv, const Unit& unit, int first, Scratc
 // Asks for the memory of the tile that comes next.
 void Attention::fetch_tile(const KVLayer& kv, const Unit& unit, int first, int end) const {
     for (int position = first; position < std::min(end, first + kTile); ++position) {
-        const int at = slot(unit.sequence, position);
+        const int at = Heads(model_, *step_).slot(unit.sequence, position);
         kv.fetch(KEYS, unit.head, at);
         kv.fetch(VALUES, unit.head, at);
     }
@@ -241,7 +175,7 @@ void Attention::finish(const Unit& unit, const Scratch& scratch, float* mixed) {
     if (unit.num_ranges == 1) {
         for (int row = 0; row < rows; ++row) {
             const float total = sum(load(&scratch.totals[size_t(row) * kLanes]));
-            float* to = place(unit, row, mixed);
+            float* to = Heads(model_, *step_).place(unit.sequence, unit.head, row, mixed);
             for (int i = 0; i < dim; i += kLanes)
                 store(to + i, load(&scratch.mixed[size_t(row) * dim + i]) / total);
             change_basis(model_, to);
@@ -270,7 +204,7 @@ void Attention::merge(const Unit& unit, int rows, float* mixed) {
         float top = kNone, total = 0;
         for (int range = 0; range < unit.num_ranges; ++range)
             top = std::max(top, first[range * stride + dim]);
-        float* to = place(unit, row, mixed);
+        float* to = Heads(model_, *step_).place(unit.sequence, unit.head, row, mixed);
         std::fill_n(to, dim, 0.0f);
         for (int range = 0; range < unit.num_ranges; ++range) {
             const float* partial = first + range * stride;
@@ -282,14 +216,6 @@ void Attention::merge(const Unit& unit, int rows, float* mixed) {
         for (int i = 0; i < dim; i += kLanes) store(to + i, load(to + i) / total);
         change_basis(model_, to);
     }
-}
-
-// Where the mixed values of one of the unit's rows of queries go.
-float* Attention::place(const Unit& unit, int row, float* mixed) const {
-    const int group = model_.num_heads / model_.num_kv_heads;
-    const size_t token = step_->first_rows[unit.sequence] + row / group;
-    const size_t head = size_t(unit.head) * group + row % group;
-    return mixed + (token * model_.num_heads + head) * model_.head_dim;
 }
 
 }  // namespace firsttoken

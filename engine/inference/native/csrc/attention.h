@@ -1,4 +1,5 @@
-// softmax(q kᵀ · scale) v over the paged KV cache, for all new tokens of a step.
+// softmax(q kᵀ · scale) v over the paged KV cache, for new tokens that are few in their sequence: a
+// longer chunk is work for ChunkAttention.
 //
 // Work is split by sequence, KV head and ranges of kRange positions. Ranges are counted from the
 // text's beginning, so a sequence's numbers do not depend on its batch mates or on the number of
@@ -46,17 +47,12 @@ class Attention {
     template <int C, class Stored>
     void run(const LayerSpec& layer, const float* qkv, const float* turns, float* mixed,
              const Unit& unit, Scratch& scratch);
-    void write_new(const LayerSpec& layer, const float* qkv, const float* turns, const Unit& unit);
-    void rotate_queries(const LayerSpec& layer, const float* qkv, const float* turns,
-                        const Unit& unit, float* queries);
     template <int C, class Stored>
     void find_tile(const KVLayer& kv, const Unit& unit, int first, Scratch& scratch,
                    Tile<C, Stored>& tile) const;
     void fetch_tile(const KVLayer& kv, const Unit& unit, int first, int end) const;
     void finish(const Unit& unit, const Scratch& scratch, float* mixed);
     void merge(const Unit& unit, int rows, float* mixed);
-    float* place(const Unit& unit, int row, float* mixed) const;
-    int slot(int sequence, int position) const;
 
     const ModelSpec& model_;
     const StepSpec* step_ = nullptr;

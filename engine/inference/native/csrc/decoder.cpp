@@ -12,10 +12,10 @@ namespace firsttoken {
 
 namespace {
 
-constexpr size_t kLine = 64;
 constexpr int kPieces = 4;        // of a matrix for each thread, so that a slow one takes fewer
 constexpr int kHeadPiece = 1024;  // outputs of the head that are made and summarised at once
-constexpr int kPhasesOfLayer = 5;
+constexpr int kPilesOfLayer = 7;
+constexpr int kRowBlock = 128;    // rows that pass over a piece of a matrix together
 
 // Up to this many rows, every thread prepares all of them for itself: that takes less time than
 // waiting for the others.
@@ -23,6 +23,11 @@ constexpr int kFewRows = 3;
 
 int divide_up(int value, int by) { return (value + by - 1) / by; }
 int round_up(int value, int multiple) { return divide_up(value, multiple) * multiple; }
+
+// Outputs of a matrix that a thread takes at once.
+int piece_width(int outputs, int tile, int threads) {
+    return round_up(divide_up(outputs, threads == 1 ? 1 : threads * kPieces), tile);
+}
 
 // y = x / sqrt(mean(x²) + eps) · weight
 void normalise(const float* x, const float* weight, int width, float eps, float* y) {
@@ -47,17 +52,6 @@ void activate(const float* gate, const float* up, int count, float* to) {
 }
 
 }  // namespace
-
-void Buffer::fit(size_t bytes) {
-    if (bytes <= size_) return;
-    data_.reset();
-    data_.reset(::operator new(bytes, std::align_val_t(kLine)));
-    size_ = bytes;
-}
-
-void Buffer::Free::operator()(void* memory) const {
-    ::operator delete(memory, std::align_val_t(kLine));
-}
 
 // One thread's part of a step. All members go through the same phases in the same order.
 class Decoder::Member {
@@ -121,8 +115,13 @@ class Decoder::Member {
     void attend(const LayerSpec& layer) {
         multiply(layer.qkv, normed_input(layer.qkv, layer.attn_norm), d_.qkv_.floats(), false);
         barrier();
-        d_.attention_.work(layer, d_.qkv_.floats(), d_.turns_.floats(), d_.mixed_.floats(), thread_,
-                           pile());
+        const float *qkv = d_.qkv_.floats(), *turns = d_.turns_.floats();
+        d_.attention_.work(layer, qkv, turns, d_.mixed_.floats(), thread_, pile());
+        if (d_.chunks_.has_work()) {
+            d_.chunks_.pack(layer, qkv, turns, pile());
+            barrier();
+            d_.chunks_.mix(layer, qkv, turns, d_.mixed_.floats(), thread_, pile());
+        }
         barrier();
     }
 
@@ -151,28 +150,37 @@ class Decoder::Member {
         if (half % column_tile(layer.gate_up) == 0) {
             // Whoever makes some outputs of the gate makes the same ones of the other half too.
             in_pieces(half, column_tile(layer.gate_up), [&](int from, int to) {
-                float* y = d_.gate_up_.floats();
-                matmul_part(layer.gate_up, prepared, rows_, y, 2 * half, from, to, false);
-                matmul_part(layer.gate_up, prepared, rows_, y, 2 * half, half + from, half + to,
-                            false);
-                for (int row = 0; row < rows_; ++row) swiglu(row, from, to);
+                in_row_blocks([&](int row, int rows) {
+                    gated_piece(layer.gate_up, prepared, row, rows, from, to);
+                });
             });
         } else {
             multiply(layer.gate_up, prepared, d_.gate_up_.floats(), false);
             barrier();
-            for (int row = first(); row < last(); ++row) swiglu(row, 0, half);
+            for (size_t row = first(); row < size_t(last()); ++row) {
+                const float* gate = d_.gate_up_.floats() + row * 2 * half;
+                activate(gate, gate + half, half, d_.activated_.floats() + row * half);
+            }
         }
         barrier();
         multiply(layer.down, input(layer.down, d_.activated_.floats()), d_.x_.floats(), true);
         barrier();
     }
 
-    // silu(gate) * up (Shazeer 2020, arXiv 2002.05202)
-    void swiglu(int row, int from, int to) {
-        const size_t half = model_.intermediate;
-        const float* gate = d_.gate_up_.floats() + row * 2 * half;
-        activate(gate + from, gate + half + from, to - from,
-                 d_.activated_.floats() + row * half + from);
+    // silu(gate) * up (Shazeer 2020, arXiv 2002.05202) of `rows` rows from `row` on, outputs `from`
+    // to `to`, while both halves are in this core's cache.
+    void gated_piece(const PackedMatrix& matrix, const void* prepared, int row, int rows, int from,
+                     int to) {
+        const int half = model_.intermediate, width = to - from;
+        const void* x = prepared_row(matrix, prepared, row);
+        float* gate = d_.own_[thread_].gate_up.floats();
+        float* up = gate + width;
+        // Column 0 of what is multiplied is the matrix's first output, not the piece's.
+        matmul_part(matrix, x, rows, gate - from, 2 * width, from, to, false);
+        matmul_part(matrix, x, rows, up - (half + from), 2 * width, half + from, half + to, false);
+        float* activated = d_.activated_.floats() + size_t(row) * half + from;
+        for (int i = 0; i < rows; ++i, gate += 2 * width, activated += half)
+            activate(gate, gate + width, width, activated);
     }
 
     void head() {
@@ -182,7 +190,10 @@ class Decoder::Member {
         Pile& work = pile();
         for (int piece = work.take(); piece < pieces; piece = work.take()) {
             const int from = piece * kHeadPiece, to = std::min(head.n, from + kHeadPiece);
-            matmul_part(head, prepared, rows_, step_.logits, head.n, from, to, false);
+            in_row_blocks([&](int row, int rows) {
+                matmul_part(head, prepared_row(head, prepared, row), rows,
+                            step_.logits + size_t(row) * head.n, head.n, from, to, false);
+            });
             for (int row = 0; row < rows_; ++row) {
                 float* logits = step_.logits + size_t(row) * head.n;
                 hide_unknown(logits, from, to);
@@ -208,37 +219,54 @@ class Decoder::Member {
     }
 
     const void* normed_input(const PackedMatrix& matrix, const float* weight) {
-        const size_t width = model_.hidden;
-        const bool few = rows_ <= kFewRows;
-        float* normed = few ? d_.own_[thread_].normed.floats() : d_.normed_.floats();
-        for (int row = few ? 0 : first(); row < (few ? rows_ : last()); ++row)
-            normalise(d_.x_.floats() + row * width, weight, model_.hidden, model_.norm_eps,
-                      normed + row * width);
-        return input(matrix, normed);
+        float* normed = d_.own_[thread_].normed.floats();
+        return prepared_rows(matrix, [&](size_t row) {
+            normalise(d_.x_.floats() + row * model_.hidden, weight, model_.hidden, model_.norm_eps,
+                      normed);
+            return normed;
+        });
     }
 
-    // Rows as the matrix wants them. With many rows, this thread reads only its own share of them.
     const void* input(const PackedMatrix& matrix, const float* from) {
-        if (rows_ <= kFewRows) {
-            void* prepared = d_.own_[thread_].prepared.data();
-            prepare_input(matrix, from, prepared, 0, rows_);
-            return prepared;
-        }
-        prepare_input(matrix, from, d_.prepared_.data(), first(), last());
-        barrier();
-        return d_.prepared_.data();
+        return prepared_rows(matrix, [&](size_t row) { return from + row * matrix.k; });
+    }
+
+    // Rows as the matrix wants them. With many rows, this thread makes only its own share of them.
+    template <class RowOf>
+    const void* prepared_rows(const PackedMatrix& matrix, RowOf row_of) {
+        const bool few = rows_ <= kFewRows;
+        void* prepared = few ? d_.own_[thread_].prepared.data() : d_.prepared_.data();
+        for (int row = few ? 0 : first(); row < (few ? rows_ : last()); ++row)
+            prepare_input(matrix, row_of(row), prepared_row(matrix, prepared, row), 0, 1);
+        if (!few) barrier();
+        return prepared;
+    }
+
+    static void* prepared_row(const PackedMatrix& matrix, void* prepared, int row) {
+        return static_cast<char*>(prepared) + input_bytes(matrix, row);
+    }
+    static const void* prepared_row(const PackedMatrix& matrix, const void* prepared, int row) {
+        return static_cast<const char*>(prepared) + input_bytes(matrix, row);
     }
 
     void multiply(const PackedMatrix& matrix, const void* prepared, float* y, bool accumulate) {
         in_pieces(matrix.n, column_tile(matrix), [&](int from, int to) {
-            matmul_part(matrix, prepared, rows_, y, matrix.n, from, to, accumulate);
+            in_row_blocks([&](int row, int rows) {
+                matmul_part(matrix, prepared_row(matrix, prepared, row), rows,
+                            y + size_t(row) * matrix.n, matrix.n, from, to, accumulate);
+            });
         });
     }
 
     template <class Work>
+    void in_row_blocks(Work work) {
+        for (int row = 0; row < rows_; row += kRowBlock)
+            work(row, std::min(kRowBlock, rows_ - row));
+    }
+
+    template <class Work>
     void in_pieces(int count, int tile, Work work) {
-        const int pieces = step_.num_threads == 1 ? 1 : step_.num_threads * kPieces;
-        const int width = round_up(divide_up(count, pieces), tile);
+        const int width = piece_width(count, tile, step_.num_threads);
         Pile& left = pile();
         for (int from = left.take() * width; from < count; from = left.take() * width)
             work(from, std::min(count, from + width));
@@ -263,14 +291,15 @@ class Decoder::Member {
 };
 
 Decoder::Decoder(const ModelSpec& model)
-    : model_(model), attention_(model_),
-      piles_(new Pile[size_t(model.num_layers) * kPhasesOfLayer + 1]) {}
+    : model_(model), attention_(model_), chunks_(model_),
+      piles_(new Pile[size_t(model.num_layers) * kPilesOfLayer + 1]) {}
 
 void Decoder::run(const StepSpec& step) {
     step_ = &step;
     fit(step.first_rows[step.num_sequences], step.num_sampled, step.num_threads);
     attention_.plan(step, step.num_threads);
-    for (int i = 0; i < step.num_layers * kPhasesOfLayer + 1; ++i)
+    chunks_.plan(step, step.num_threads);
+    for (int i = 0; i < step.num_layers * kPilesOfLayer + 1; ++i)
         piles_[i].next.store(0, std::memory_order_relaxed);
     Pool::instance().run(step.num_threads, [this](int thread) { Member(*this, thread).work(); });
 }
@@ -288,17 +317,19 @@ void Decoder::fit(int rows, int sampled, int threads) {
         }
     }
     x_.fit(t * model_.hidden * size);
-    normed_.fit(t * model_.hidden * size);
     prepared_.fit(prepared);
     qkv_.fit(t * heads * size);
     mixed_.fit(t * queries * size);
-    gate_up_.fit(t * 2 * model_.intermediate * size);
+    const int half = model_.intermediate, tile = column_tile(model_.layers[0].gate_up);
+    const size_t piece = size_t(std::min(rows, kRowBlock)) * 2 * piece_width(half, tile, threads);
+    if (half % tile != 0) gate_up_.fit(t * 2 * half * size);
     activated_.fit(t * model_.intermediate * size);
     turns_.fit(t * 2 * model_.head_dim * size);
     own_.resize(std::max(own_.size(), size_t(threads)));
     for (Own& own : own_) {
-        own.normed.fit(few * model_.hidden * size);
+        own.normed.fit(model_.hidden * size);
         own.prepared.fit(prepared_few);
+        own.gate_up.fit(piece * size);
     }
     summaries_.resize(size_t(sampled) * divide_up(model_.head.n, kHeadPiece));
 }

@@ -13,27 +13,14 @@
 #include <vector>
 
 #include "attention.h"
+#include "buffer.h"
+#include "chunk_attention.h"
 #include "matmul.h"
 #include "pool.h"
 #include "step.h"
 #include "summary.h"
 
 namespace firsttoken {
-
-// Memory at a multiple of 64 bytes that only grows. Its contents are lost when it does.
-class Buffer {
-  public:
-    void fit(size_t bytes);
-    void* data() const { return data_.get(); }
-    float* floats() const { return static_cast<float*>(data_.get()); }
-
-  private:
-    struct Free {
-        void operator()(void* memory) const;
-    };
-    std::unique_ptr<void, Free> data_;
-    size_t size_ = 0;
-};
 
 class Decoder {
   public:
@@ -47,7 +34,7 @@ class Decoder {
     class Member;
     // What one thread needs to prepare a few rows without waiting for the others.
     struct Own {
-        Buffer normed, prepared;
+        Buffer normed, prepared, gate_up;
     };
 
     void fit(int rows, int sampled, int threads);
@@ -55,11 +42,12 @@ class Decoder {
     const ModelSpec model_;
     const StepSpec* step_ = nullptr;
     Attention attention_;
+    ChunkAttention chunks_;
     Barrier barrier_;
     std::unique_ptr<Pile[]> piles_;
     std::vector<Own> own_;
     std::vector<Summary> summaries_;  // [n, pieces of the vocabulary]
-    Buffer x_, normed_, prepared_, qkv_, mixed_, gate_up_, activated_, turns_;
+    Buffer x_, prepared_, qkv_, mixed_, gate_up_, activated_, turns_;
 };
 
 }  // namespace firsttoken

@@ -117,13 +117,13 @@ struct Sight {
     }
 };
 
-// Scores to weights of one row: hides what the row does not see, and moves its softmax on. Returns
-// the factor for what was summed before.
-inline float weigh(float* scores, const Sight& sight, int at, int first, int count, float softcap,
-            float* largest_score, float* totals) {
-    const bool all = count == kTile && sight.sees_all(at, first, first + kTile - 1);
+// `width` scores to weights of one row, of which `count` are of positions: hides what the row does
+// not see, and moves its softmax on. Returns the factor for what was summed before.
+inline float weigh(float* scores, int width, const Sight& sight, int at, int first, int count,
+                   float softcap, float* largest_score, float* totals) {
+    const bool all = count == width && sight.sees_all(at, first, first + width - 1);
     Vec top = splat(kNone);
-    for (int i = 0; i < kTile; i += kLanes) {
+    for (int i = 0; i < width; i += kLanes) {
         Vec score = load(scores + i);
         if (softcap != 0) score = cap(score, softcap);
         if (!all) score = sight.hide(score, at, first + i, count - i);
@@ -136,7 +136,7 @@ inline float weigh(float* scores, const Sight& sight, int at, int first, int cou
     // Where a row has seen nothing yet, there is nothing to weigh against.
     const float reference = now == kNone ? 0.0f : now;
     Vec total{};
-    for (int i = 0; i < kTile; i += kLanes) {
+    for (int i = 0; i < width; i += kLanes) {
         const Vec weight = exp(load(scores + i) - reference);
         store(scores + i, weight);
         total += weight;
@@ -152,7 +152,7 @@ void attend_rows(const Tile<C, Stored>& tile, const Sight& sight, const float* q
     float factors[R];
     tile.template score<R>(queries, scores);
     for (int r = 0; r < R; ++r)
-        factors[r] = weigh(scores + r * kTile, sight, at[r], first, tile.count, softcap,
+        factors[r] = weigh(scores + r * kTile, kTile, sight, at[r], first, tile.count, softcap,
                            state.largest + r, state.totals + r * kLanes);
     tile.template mix<R>(scores, factors, state.mixed);
 }

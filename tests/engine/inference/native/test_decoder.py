@@ -15,7 +15,7 @@ from engine.inference.kv_cache.make import make_cache
 from engine.inference.lane_settings import KVSettings
 from engine.inference.model.load import load_transformer
 from engine.inference.model.transformer import first_layers
-from engine.inference.native.decoder import MAX_ROWS
+from engine.inference.native.decoder import MAX_PLAIN_ROWS
 from engine.inference.weights.tiny import tiny_random_checkpoint
 from tests.engine.inference.native.steps import decoder, step, summary
 from tests.engine.inference.runs_for_tests import (
@@ -119,8 +119,8 @@ def test_a_row_is_the_same_bit_for_bit_alone_and_in_any_batch(dtype: torch.dtype
     kv_cache = new_cache(tiny(dtype), 128)
     native = decoder(tiny(dtype), kv_cache)
     for table, text in zip(tables, ids, strict=True):
-        for start in range(0, len(text) - 1, MAX_ROWS):
-            part = text[start : min(start + MAX_ROWS, len(text) - 1)]
+        for start in range(0, len(text) - 1, MAX_PLAIN_ROWS):
+            part = text[start : min(start + MAX_PLAIN_ROWS, len(text) - 1)]
             step(native, sequence(part, start=start, table=table))
     rows = [
         sequence([text[-1]], start=len(text) - 1, table=table, request_id=str(number))
@@ -250,8 +250,8 @@ def test_plans_that_make_no_sense_are_refused() -> None:
 
 def test_long_chunks_are_left_to_torch() -> None:
     native = decoder(tiny(), new_cache(tiny()))
-    assert native.takes(plan(sequence([1] * MAX_ROWS, table=range(9))))
-    assert not native.takes(plan(sequence([1] * (MAX_ROWS + 1), table=range(9))))
+    assert native.takes(plan(sequence([1] * MAX_PLAIN_ROWS, table=range(9))))
+    assert not native.takes(plan(sequence([1] * (MAX_PLAIN_ROWS + 1), table=range(9))))
 
 
 def test_packed_weights_are_counted() -> None:
