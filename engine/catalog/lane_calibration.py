@@ -88,7 +88,7 @@ class LaneCalibration:
 
     ``lane`` is its name; ``model`` the architecture under the names of the catalogue's
     ``ModelSpec``; ``weight_format`` and ``kv_format`` the catalogue's names; ``dtype`` what torch
-    computes in. Steps of at most ``native_rows`` tokens ran natively, the others in torch;
+    computes in. Steps of at most ``native_rows`` tokens ran natively, the others, if any, in torch;
     ``native_library`` names what ran them. ``launch`` is by path, "native" or "torch".
     ``between_steps`` are the seconds that the engine takes between two decode steps, by sequences:
     planning, booking, text and messages. ``date`` is ISO 8601.
@@ -107,8 +107,11 @@ class LaneCalibration:
     date: str
 
     def __post_init__(self) -> None:
-        if self.native_rows < 0 or "torch" not in self.launch:
-            raise ValueError("the overheads of torch are needed, and rows are not below 0")
+        if self.native_rows < 0:
+            raise ValueError("rows are not below 0")
+        all_native = self.native_rows and all(s.rows <= self.native_rows for s in self.steps)
+        if not all_native and "torch" not in self.launch:
+            raise ValueError("the overheads of torch are needed")
         if self.native_rows and "native" not in self.launch:
             raise ValueError("the overheads of native steps are needed")
         between = self.between_steps

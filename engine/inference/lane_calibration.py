@@ -224,7 +224,7 @@ def measure_overheads(device: Device) -> dict[str, Overheads]:
     timer = StepTimer(executor, config.max_context, config.vocab_size)
     found: dict[str, Overheads] = {}
     for path, rows in _OVERHEAD_ROWS.items():
-        if path == "native" and not executor.native_rows:
+        if (path == "native") != (rows <= executor.native_rows):
             continue
         steps = [timer.run(1, 0, rows) for _ in range(_OVERHEAD_RUNS)]
         total = statistics.median(seconds for seconds, _ in steps)

@@ -15,6 +15,7 @@ from engine.inference.calibration import free_bytes, memory_bytes
 from engine.inference.device import DTYPES, Device
 from engine.inference.kv_cache.make import kv_bytes_per_token
 from engine.inference.lane_settings import LaneSettings, WeightFormat, WeightSettings
+from engine.inference.native.switch import library_for_all_steps
 from engine.inference.quantization.quantize import quantized_names
 from engine.inference.quantization.rtn import group_size_of
 from engine.inference.weights.checkpoint import Checkpoint
@@ -64,8 +65,9 @@ def require_room(
 def weight_bytes_to_open(checkpoint: Checkpoint, weights: WeightSettings, device: Device) -> int:
     """Bytes that weights take at most, once they are loaded and while they are.
 
-    The matrices are there twice on the CPU, for torch and for native steps. Those that are
-    quantised are there a second time anyhow, as bytes and float32 scales, until all are packed.
+    The matrices are there twice on a CPU where torch runs some steps and native code the others.
+    Those that are quantised are there a second time anyhow, as bytes and float32 scales, until all
+    are packed.
     """
     config = checkpoint.config
     shapes = config.tensor_shapes()
@@ -74,7 +76,8 @@ def weight_bytes_to_open(checkpoint: Checkpoint, weights: WeightSettings, device
     others = floats * _count(shape for name, shape in shapes.items() if name not in names)
     if weights.format in (WeightFormat.FLOAT32, WeightFormat.BFLOAT16):
         matrices = floats * _count(shapes[name] for name in names)
-        if device.kind != "cpu":
+        one_form = library_for_all_steps(config, device.torch_device) is not None
+        if device.kind != "cpu" or one_form:
             return others + matrices
         # A tied head is packed, and the table whose rows are looked up is not.
         table = floats * _count([shapes["embed"]]) if config.tied_embeddings else 0

@@ -27,6 +27,8 @@ from engine.inference.lane_settings import (
     WeightSettings,
 )
 from engine.inference.model.transformer import Transformer
+from engine.inference.native.matrix import MatrixPacker
+from engine.inference.native.switch import library_for_all_steps
 from engine.inference.quantization.lane import open_lane
 from engine.inference.sampling_params import SamplingParams
 from engine.inference.weights.checkpoint import Checkpoint
@@ -165,12 +167,15 @@ class LaneOpener:
     def _transformer(self, weights: WeightSettings, report: Report) -> Transformer:
         transformer = self._transformers.get(weights.name)
         if transformer is None:
+            config, device = self._checkpoint.config, self._device.torch_device
+            library = library_for_all_steps(config, device)
             lane = open_lane(
                 self._checkpoint,
                 weights,
                 activations=DTYPES[self._device.default_dtype],
-                device=self._device.torch_device,
+                device=device,
                 max_positions=self._num_blocks * DEFAULT_BLOCK_SIZE,
+                packer=None if library is None else MatrixPacker(library),
                 report=report,
             )
             transformer = lane.transformer

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 
 import torch
@@ -15,10 +16,14 @@ from engine.inference.model.norm import LayerNorm, Norm, RMSNorm
 from engine.inference.model.rope import RotaryTable, halves_to_pairs
 from engine.inference.model.rope_frequencies import Rope
 from engine.inference.model.transformer import Layer, Transformer, Weights
+from engine.inference.native.linear import NativeEmbedding, NativeLinear
+from engine.inference.native.matrix import CannotPackError, MatrixPacker
 from engine.inference.quantization.linear import QuantizedEmbedding, QuantizedLinear
-from engine.inference.quantization.packed import PackedTensor, join_rows, pack, select_rows
+from engine.inference.quantization.packed import join_rows, pack, select_rows
 from engine.inference.quantization.tensor import QuantizedTensor
 from engine.inference.weights.checkpoint import Checkpoint
+
+log = logging.getLogger(__name__)
 
 
 def load_transformer(
@@ -28,6 +33,7 @@ def load_transformer(
     *,
     max_positions: int | None = None,
     matrices: Mapping[str, QuantizedTensor] | None = None,
+    packer: MatrixPacker | None = None,
     before_layer: Callable[[int], None] = lambda index: None,
 ) -> Transformer:
     """Convert, fuse, reorder and pack all weights; one float32 tensor at a time is in memory.
@@ -35,6 +41,7 @@ def load_transformer(
     ``max_positions``: how many positions a sequence can have here, because the KV cache holds no
     more; the model's whole context if None. ``matrices``: quantised ones that take the place of
     the checkpoint's, by name; ``dtype`` is then that of the activations and of what is left.
+    ``packer``: packs matrices for native steps instead of for torch, which then runs slowly.
     ``before_layer`` is called with each layer's number before it is loaded; what it raises ends
     the loading.
     """
@@ -42,7 +49,7 @@ def load_transformer(
     context = min(config.max_context, max_positions or config.max_context)
     ropes = _ropes(config)
     with torch.inference_mode():
-        loader = _Loader(checkpoint, dtype, device, matrices or {})
+        loader = _Loader(checkpoint, dtype, device, matrices or {}, packer)
 
         def layer(index: int) -> Layer:
             before_layer(index)
@@ -73,6 +80,7 @@ class _Loader:
         dtype: torch.dtype,
         device: torch.device,
         matrices: Mapping[str, QuantizedTensor],
+        packer: MatrixPacker | None,
     ) -> None:
         self._checkpoint = checkpoint
         self._names = frozenset(checkpoint.names)
@@ -80,6 +88,7 @@ class _Loader:
         self._dtype = dtype
         self._device = device
         self._matrices = matrices
+        self._packer = packer
 
     def float32(self, name: str) -> Tensor:
         """A tensor of the checkpoint; what is turned has the rows of its heads in pairs."""
@@ -99,16 +108,39 @@ class _Loader:
         if f"{names[0]}_bias" in self._names:
             bias = torch.cat([self.matrix(f"{name}_bias") for name in names])
         if names[0] in self._matrices:
-            return QuantizedLinear(self._packed(names), self._dtype, bias)
-        return make_linear(torch.cat([self.matrix(name) for name in names]), bias)
+            return self._quantized(self._joined(names), bias)
+        return self._floats(torch.cat([self.matrix(name) for name in names]), bias)
+
+    def _quantized(self, tensor: QuantizedTensor, bias_o: Tensor | None = None) -> Linear:
+        if self._packer is not None:
+            try:
+                matrix = self._packer.pack_quantized(tensor, bias_o)
+                return NativeLinear(matrix, self._dtype, bias_o)
+            except CannotPackError as error:
+                log.info("a matrix stays in torch's form: %s", error)
+        return QuantizedLinear(pack(tensor).to(self._device), self._dtype, bias_o)
+
+    def _floats(self, weight_oi: Tensor, bias_o: Tensor | None = None) -> Linear:
+        if self._packer is None:
+            return make_linear(weight_oi, bias_o)
+        bfloat16 = self._dtype is torch.bfloat16
+        matrix = self._packer.pack_floats(weight_oi, bias_o, bfloat16=bfloat16)
+        return NativeLinear(matrix, self._dtype, bias_o)
 
     def embed_and_head(self) -> tuple[Embedding, Linear]:
         tied = self._config.tied_embeddings
-        if tied and "embed" in self._matrices:
-            packed = self._packed(["embed"])
-            return QuantizedEmbedding(packed, self._dtype), QuantizedLinear(packed, self._dtype)
-        embed = self.matrix("embed")
-        return PlainEmbedding(embed), make_linear(embed) if tied else self.linear("lm_head")
+        if not tied:
+            return PlainEmbedding(self.matrix("embed")), self.linear("lm_head")
+        if self._packer is None and "embed" not in self._matrices:
+            # Without a copy, where the layer reads a plain tensor too.
+            embed = self.matrix("embed")
+            return PlainEmbedding(embed), make_linear(embed)
+        head = self.linear("embed")
+        if isinstance(head, NativeLinear):
+            return NativeEmbedding(head.matrix, self._dtype), head
+        if isinstance(head, QuantizedLinear):
+            return QuantizedEmbedding(head.packed, self._dtype), head
+        raise AssertionError(f"a head as {type(head).__name__}")
 
     def positions(self, context: int) -> Tensor | None:
         """Learned positions, which are added to a float32 residual stream."""
@@ -116,7 +148,7 @@ class _Loader:
             return None
         return self.float32("positions")[:context].to(self._device)
 
-    def _packed(self, names: Sequence[str]) -> PackedTensor:
+    def _joined(self, names: Sequence[str]) -> QuantizedTensor:
         tensors: list[QuantizedTensor] = []
         for name in names:
             tensor = self._matrices[name]
@@ -124,7 +156,7 @@ class _Loader:
                 rows = torch.arange(tensor.shape[0])
                 tensor = select_rows(tensor, halves_to_pairs(rows, self._config.head_dim))
             tensors.append(tensor)
-        return pack(join_rows(tensors)).to(self._device)
+        return join_rows(tensors)
 
     def norm(self, name: str, dtype: torch.dtype | None = None) -> Norm:
         dtype, eps = dtype or self._dtype, self._config.norm_eps

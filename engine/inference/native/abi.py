@@ -11,7 +11,10 @@ KV_KINDS = {"float32": 0, "bfloat16": 1, "int8": 2, "int4": 3}
 """Formats of a KV cache that native attention reads and writes."""
 
 TABLE_KINDS = {"float32": 0, "bfloat16": 1}
-"""Formats of an embedding table."""
+"""Formats of an embedding table of its own."""
+
+TIED_TABLE = 2
+"""Instead of such a table: the rows of the head."""
 
 _int, _pointer, _long = ctypes.c_int32, ctypes.c_void_p, ctypes.c_int64
 
@@ -55,7 +58,7 @@ class StepSpec(ctypes.Structure):
     _fields_: _Fields = (
         *((name, _pointer) for name in ("token_ids", "first_rows", "starts", "first_blocks")),
         *((name, _pointer) for name in ("blocks", "sample_rows", "logits", "likeliest")),
-        *((name, _pointer) for name in ("logsumexp", "stages", "embedded")),
+        *((name, _pointer) for name in ("logsumexp", "stages")),
         *((name, _int) for name in ("num_sequences", "num_sampled", "num_threads", "num_layers")),
     )
 

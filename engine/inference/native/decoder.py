@@ -14,7 +14,6 @@ import torch
 from torch import Tensor
 
 from engine.inference.kv_cache.vocabulary import KVCache
-from engine.inference.model.linear import PlainEmbedding
 from engine.inference.model.transformer import Transformer
 from engine.inference.native.abi import StepSpec
 from engine.inference.native.weights import native_weights, unsupported
@@ -23,6 +22,9 @@ from engine.scheduling.plan import ScheduledSequence, StepPlan
 
 MAX_PLAIN_ROWS = 96
 """Where the matrix kernels use no AVX-512, steps of more tokens are left to torch."""
+
+ALL_ROWS = 2**31 - 1
+"""Elsewhere there is no such limit."""
 
 _STAGES: tuple[str, ...] = ("embed", "layers", "logits")
 
@@ -37,6 +39,11 @@ class NativeLogits:
     summary: LogitSummary
     sampled: tuple[ScheduledSequence, ...]
     stages: dict[str, float]
+
+
+def takes_all_steps(library: ctypes.CDLL) -> bool:
+    """Whether steps of any number of tokens are faster natively than in torch."""
+    return library.matmul_path() == b"avx512"
 
 
 class NativeDecoder:
@@ -65,14 +72,11 @@ class NativeDecoder:
             transformer, cache, library, num_tokens=num_tokens, unknown_ids=holes
         )
         self._vocab_size = transformer.config.vocab_size
-        table = transformer.weights.embed
-        # Rows of a table that is kept in another form are made by those who know it.
-        self._embed = None if isinstance(table, PlainEmbedding) else table
         self._library = library
         self._handle = library.firsttoken_new(self._weights.spec)
         if not self._handle:
             raise MemoryError("there is no memory for the native step")
-        self._takes_all = library.matmul_path() == b"avx512"
+        self.max_rows = ALL_ROWS if takes_all_steps(library) else MAX_PLAIN_ROWS
         self._step = StepSpec()
         self._stages = np.zeros(len(_STAGES))
         self._step.stages = self._stages.ctypes.data
@@ -91,7 +95,7 @@ class NativeDecoder:
 
     def takes(self, plan: StepPlan) -> bool:
         """Whether this step is one for native code."""
-        return self._takes_all or plan.num_tokens <= MAX_PLAIN_ROWS
+        return plan.num_tokens <= self.max_rows
 
     def logits(self, plan: StepPlan, num_layers: int | None = None) -> NativeLogits:
         """Run a step: store its keys and values, and give the logits of the rows that sample.
@@ -114,10 +118,6 @@ class NativeDecoder:
         self._stages.fill(0)
         step.num_threads = torch.get_num_threads()
         step.num_layers = num_layers or most
-        if self._embed is not None:
-            ids = [token for sequence in plan.sequences for token in sequence.token_ids]
-            x_tm = self._embed(torch.tensor(ids)).float().contiguous()
-            step.embedded = x_tm.data_ptr()
         if self._library.firsttoken_step(self._handle, step):
             raise MemoryError("there is no memory or no thread for a native step")
         del arrays  # they had to live until here

@@ -60,7 +60,24 @@ class NativeMatrix:
     inputs: int
     struct: PackedMatrixStruct
     nbytes: int
+    _library: ctypes.CDLL
     _owned: tuple[npt.NDArray[Any], ...]
+
+    @property
+    def storage(self) -> Tensor:
+        """The packed weights as bytes, for comparing where they lie."""
+        return torch.from_numpy(self._owned[0])
+
+    def rows(self, which_r: Tensor) -> Tensor:
+        """Weights of these outputs, ``[r]`` to ``[r, k]`` in float32, without the bias."""
+        wanted = which_r.to(torch.int32).contiguous()
+        weight_rk = torch.empty(len(wanted), self.inputs)
+        self._library.unpack_rows(self.struct, wanted.data_ptr(), len(wanted), weight_rk.data_ptr())
+        return weight_rk
+
+
+class CannotPackError(ValueError):
+    """Weights that the native layout has no place for."""
 
 
 class MatrixPacker:
@@ -93,14 +110,15 @@ class MatrixPacker:
     def pack_quantized(self, weight: QuantizedTensor, bias_n: Tensor | None = None) -> NativeMatrix:
         """Quantised weights, without loss.
 
-        Raises ``ValueError`` for groups that are neither whole rows nor multiples of 32 that fill
-        them, and for scales or offsets that float16 cannot hold.
+        Raises:
+            CannotPackError: groups that are neither whole rows nor multiples of 32 that fill them,
+                or scales or offsets that float16 cannot hold.
         """
         outputs, inputs = weight.shape
         if weight.group_size != inputs and (
             weight.group_size % CHUNK or inputs % weight.group_size
         ):
-            raise ValueError(
+            raise CannotPackError(
                 f"groups of {weight.group_size} in rows of {inputs}: they must be multiples of"
                 f" {CHUNK} and fill the rows"
             )
@@ -137,7 +155,9 @@ class MatrixPacker:
             struct.bias = bias.ctypes.data
             owned += (bias,)
         nbytes = sum(array.nbytes for array in owned)
-        return NativeMatrix(MatrixKind(struct.kind), struct.n, struct.k, struct, nbytes, owned)
+        return NativeMatrix(
+            MatrixKind(struct.kind), struct.n, struct.k, struct, nbytes, self._library, owned
+        )
 
     def _take(self, nbytes: int) -> npt.NDArray[np.uint8]:
         """The next ``nbytes`` of the arena, zeroed, at a multiple of a cache line."""
@@ -158,6 +178,7 @@ def declare(library: ctypes.CDLL) -> None:
         ("pack_floats", None, (matrix, pointer, pointer)),
         ("pack_bfloats", None, (matrix, pointer, pointer)),
         ("pack_levels", None, (matrix, pointer, pointer, pointer, pointer)),
+        ("unpack_rows", None, (matrix, pointer, integer, pointer)),
         ("input_bytes", size, (matrix, integer)),
         ("prepare_input", None, (matrix, pointer, pointer, integer, integer)),
         (
@@ -175,13 +196,15 @@ def declare(library: ctypes.CDLL) -> None:
 def _half_floats(values: Tensor, name: str) -> npt.NDArray[np.float32]:
     wide = values.float()
     if not torch.equal(wide.half().float(), wide):
-        raise ValueError(f"{name} that float16 cannot hold")
+        raise CannotPackError(f"{name} that float16 cannot hold")
     return wide.contiguous().numpy()
 
 
 def _huge_pages(nbytes: int) -> npt.NDArray[np.uint8]:
-    """Anonymous memory, in large pages where the system grants them."""
-    memory = mmap.mmap(-1, nbytes)
+    """Anonymous memory, in large pages where the system grants them: to private memory it does, to
+    shared memory, Python's default, mostly not."""
+    private = getattr(mmap, "MAP_PRIVATE", 0) | getattr(mmap, "MAP_ANONYMOUS", 0)
+    memory = mmap.mmap(-1, nbytes, flags=private) if private else mmap.mmap(-1, nbytes)
     if hasattr(mmap, "MADV_HUGEPAGE"):
         memory.madvise(mmap.MADV_HUGEPAGE)
     return np.frombuffer(memory, np.uint8)

@@ -12,12 +12,15 @@ import os
 import threading
 from collections.abc import Iterable
 
+import torch
+
 from engine.errors import InvalidRequest
 from engine.inference.kv_cache.vocabulary import KVCache
+from engine.inference.model.config import ModelConfig
 from engine.inference.model.transformer import Transformer
 from engine.inference.native.build import NativeUnavailable, build, find, load, writable_folder
-from engine.inference.native.decoder import MAX_ROWS, NativeDecoder
-from engine.inference.native.weights import unsupported
+from engine.inference.native.decoder import NativeDecoder, takes_all_steps
+from engine.inference.native.weights import unsupported, unsupported_model
 from engine.scheduling.plan import StepPlan
 
 log = logging.getLogger(__name__)
@@ -47,10 +50,7 @@ class NativeSteps:
         self._cache = cache
         self._num_tokens = num_tokens
         self._unknown_ids = list(unknown_ids)
-        mode = os.environ.get(MODE, "auto")
-        if mode not in ("auto", "off"):
-            raise InvalidRequest(f"{MODE} must be auto or off")
-        if mode == "off" or unsupported(transformer, cache) is not None:
+        if _switched_off() or unsupported(transformer, cache) is not None:
             return
         if find() is not None:
             self._start()
@@ -59,14 +59,14 @@ class NativeSteps:
 
     @property
     def nbytes(self) -> int:
-        """Bytes that weights take in native form, beside those in torch; 0 before the first native
-        step. Decoders of one transformer share them."""
+        """Bytes that weights take in native form beside the transformer's own; 0 before the first
+        native step, and where the transformer has that form alone. Decoders share them."""
         return 0 if self._decoder is None else self._decoder.nbytes
 
     @property
     def max_rows(self) -> int:
         """Tokens of a step up to which it runs natively; 0 as long as none does."""
-        return 0 if self._decoder is None else MAX_ROWS
+        return 0 if self._decoder is None else self._decoder.max_rows
 
     def taking(self, plan: StepPlan) -> NativeDecoder | None:
         """Who runs this step natively; None where torch is to do it."""
@@ -87,6 +87,27 @@ class NativeSteps:
             )
         except (ValueError, MemoryError, OSError) as error:
             log.warning("steps run in torch: %s", error)
+
+
+def library_for_all_steps(config: ModelConfig, device: torch.device) -> ctypes.CDLL | None:
+    """The library, where every step of such a model will be native from its first one on, so that
+    torch's form of the weights is of use to nobody; None where it will not, or has still to be
+    built.
+
+    Raises:
+        InvalidRequest: the environment asks for neither ``auto`` nor ``off``.
+    """
+    if _switched_off() or unsupported_model(config, device) is not None or find() is None:
+        return None
+    library = _LIBRARY.get()
+    return library if library is not None and takes_all_steps(library) else None
+
+
+def _switched_off() -> bool:
+    mode = os.environ.get(MODE, "auto")
+    if mode not in ("auto", "off"):
+        raise InvalidRequest(f"{MODE} must be auto or off")
+    return mode == "off"
 
 
 class _Library:

@@ -1,7 +1,7 @@
 """A transformer's weights as the structures of the native step.
 
-Matrices are packed once more for it, once for all decoders of a transformer; norms, tables and the
-KV cache are read where they are.
+Matrices that the transformer has not packed itself are packed once more, once for all decoders of a
+transformer; norms, tables and the KV cache are read where they are.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from engine.inference.model.config import ModelConfig
 from engine.inference.model.linear import Linear, PlainEmbedding
 from engine.inference.model.norm import Norm, RMSNorm
 from engine.inference.model.transformer import Layer, Transformer
-from engine.inference.native.abi import KV_KINDS, TABLE_KINDS, LayerSpec, ModelSpec
+from engine.inference.native.abi import KV_KINDS, TABLE_KINDS, TIED_TABLE, LayerSpec, ModelSpec
+from engine.inference.native.linear import NativeLinear
 from engine.inference.native.matrix import MatrixPacker, PackedMatrixStruct
 from engine.inference.quantization.linear import QuantizedLinear
 
@@ -62,18 +63,23 @@ class NativeWeights:
 
 def unsupported(transformer: Transformer, cache: KVCache) -> str | None:
     """Why this model or cache cannot be run natively; None if it can."""
-    if transformer.device.type != "cpu":
-        return "it runs on the CPU only"
-    if transformer.config.head_dim not in _HEAD_DIMS:
-        return f"heads of {transformer.config.head_dim} numbers"
-    other = _part_that_is_not_run(transformer.config)
-    if other is not None:
-        return other
+    reason = unsupported_model(transformer.config, transformer.device)
+    if reason is not None:
+        return reason
     if cache.sinks and transformer.config.window_of(0) is not None:
         return "a cache with sinks under layers with windows of their own"
     if cache.native_view().format not in KV_KINDS:
         return f"a KV cache in {cache.native_view().format}"
     return None
+
+
+def unsupported_model(config: ModelConfig, device: torch.device) -> str | None:
+    """Why such a model cannot be run natively, whatever its cache; None if it can."""
+    if device.type != "cpu":
+        return "it runs on the CPU only"
+    if config.head_dim not in _HEAD_DIMS:
+        return f"heads of {config.head_dim} numbers"
+    return _part_that_is_not_run(config)
 
 
 def _part_that_is_not_run(config: ModelConfig) -> str | None:
@@ -132,7 +138,7 @@ def native_weights(
         intermediate=config.intermediate_size,
         num_tokens=num_tokens,
         num_holes=len(holes),
-        embed_kind=TABLE_KINDS[_name(embed.dtype)] if plain else 0,
+        embed_kind=TABLE_KINDS[_name(embed.dtype)] if plain else TIED_TABLE,
         kv_kind=KV_KINDS[view.format],
         block_size=cache.block_size,
         sinks=cache.sinks,
@@ -204,6 +210,9 @@ class _Packer:
         return norm.weight_d.data_ptr()
 
     def matrix(self, linear: Linear) -> PackedMatrixStruct:
+        if isinstance(linear, NativeLinear):
+            self._made.kept.append(linear)
+            return linear.matrix.struct
         if isinstance(linear, QuantizedLinear):
             packed = self._packer.pack_quantized(linear.packed.unpack(), linear.bias_o)
         else:

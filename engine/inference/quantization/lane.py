@@ -17,6 +17,7 @@ from engine.inference.lane_settings import KVSettings, WeightFormat, WeightSetti
 from engine.inference.model.batch import build_batch
 from engine.inference.model.load import load_transformer
 from engine.inference.model.transformer import Transformer
+from engine.inference.native.matrix import MatrixPacker
 from engine.inference.quantization.quality import LogitsOf
 from engine.inference.quantization.stored import quantize_once
 from engine.inference.quantization.tensor import QuantizedTensor
@@ -57,11 +58,12 @@ def open_lane(
     activations: torch.dtype,
     device: torch.device,
     max_positions: int | None = None,
+    packer: MatrixPacker | None = None,
     report: Report = no_report,
 ) -> Lane:
     """The model with its weights as the settings say. A float format is that of the activations
-    too; else they are in ``activations``. ``report`` is called before each layer, and each matrix
-    that is quantised.
+    too; else they are in ``activations``. ``packer``: see ``load_transformer``. ``report`` is
+    called before each layer, and each matrix that is quantised.
 
     Raises:
         InvalidRequest: the file's blocks cannot be used (field "weights").
@@ -78,6 +80,7 @@ def open_lane(
             device,
             max_positions=max_positions,
             matrices=matrices,
+            packer=packer,
             before_layer=lambda index: report(
                 OpeningStage.LOADING, index / num_layers, f"layers.{index}"
             ),

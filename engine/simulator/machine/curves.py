@@ -29,7 +29,7 @@ _LOW, _HIGH = 0.1, 0.9
 # Rows at which the time of a product may bend. Native steps pass from reading weights to
 # multiplying within a few rows; torch's kernels have more rows than that on a CPU, and on a GPU
 # pass from one to the other in hundreds.
-_KNOTS = {"native": (1, 2, 4, 8, 16, 48, 96), "torch": (1, 16, 128, 1_024)}
+_KNOTS = {"native": (1, 2, 4, 8, 16, 48, 96, 256, 1_024), "torch": (1, 16, 128, 1_024)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,10 +104,12 @@ def fit_lane(lane: LaneCalibration, terms_of: PricedTerms) -> LaneCurves:
 
     native = [step for step in lane.steps if step.rows <= lane.native_rows]
     torch = [step for step in lane.steps if step.rows > lane.native_rows]
+    natively = path("native", native) if lane.native_rows else None
     return LaneCurves(
         native_rows=lane.native_rows,
-        native=path("native", native) if lane.native_rows else None,
-        torch=path("torch", torch),
+        native=natively,
+        # Where every step is native, nobody asks for the other path.
+        torch=natively if natively and "torch" not in lane.launch else path("torch", torch),
         sampling=sampling,
         scheduler=_mean_curve(tuple(lane.between_steps.items())),
     )

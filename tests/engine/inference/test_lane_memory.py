@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
 from engine.errors import CapacityError
@@ -11,6 +13,7 @@ from engine.inference.lane_memory import weight_bytes_to_open
 from engine.inference.lane_orders import OpeningStage
 from engine.inference.lane_settings import parse_lane, parse_weights
 from engine.inference.lanes import LaneOpener
+from engine.inference.quantization.quantize import quantized_names
 from engine.inference.weights.tiny import tiny_random_checkpoint
 from tests.engine.inference.native.steps import library
 
@@ -38,9 +41,11 @@ def test_the_estimate_is_what_the_weights_take(name: str) -> None:
     opened = LaneOpener(checkpoint, DEVICE, KV_TOKENS).open(parse_lane(name))
     estimate = weight_bytes_to_open(checkpoint, parse_weights(name), DEVICE)
     taken = opened.executor.weight_bytes
-    # int4 weights are unpacked, one in a byte, while they are loaded.
-    slack = 1.5 if name.startswith("int4") else 1.05
-    assert 0.97 * taken < estimate < slack * taken
+    # Quantised weights are there once more while they are loaded, one in a byte.
+    if parse_weights(name).quantized:
+        shapes = checkpoint.config.tensor_shapes()
+        taken += sum(math.prod(shapes[each]) for each in quantized_names(checkpoint.config))
+    assert 0.97 * taken < estimate < 1.03 * taken
 
 
 def test_a_lane_on_demand_needs_free_memory(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -94,8 +94,8 @@ class Decoder::Member {
                 if (row < first() || row >= last()) continue;
                 float* x = d_.x_.floats() + row * width;
                 const size_t at = step_.token_ids[row] * width;
-                if (step_.embedded != nullptr)
-                    widen(step_.embedded + row * width, x);
+                if (model_.embed_kind == TABLE_IS_HEAD)
+                    unpack_rows(model_.head, &step_.token_ids[row], 1, x);
                 else if (model_.embed_kind == TABLE_BF16)
                     widen(static_cast<const BFloat16*>(model_.embed) + at, x);
                 else

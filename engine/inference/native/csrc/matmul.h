@@ -48,6 +48,9 @@ void pack_bfloats(const PackedMatrix& matrix, const uint16_t* weight_nk, void* d
 void pack_levels(const PackedMatrix& matrix, const int8_t* levels_nk, const float* scales_ng,
                  const float* offsets_ng, void* data);  // I8, I4; offsets null without has_offsets
 
+// The weights of `count` outputs as float32, [count, k].
+void unpack_rows(const PackedMatrix& matrix, const int32_t* outputs, int32_t count, float* weight);
+
 // Bytes that prepare_input writes for m rows. What it writes depends on the matrix's kind and k
 // only: matrices that share both (gate and up; q, k and v) can share one prepared input.
 size_t input_bytes(const PackedMatrix& matrix, int32_t m);

@@ -69,6 +69,28 @@ void pack_elements(const PackedMatrix& matrix, const Element* weight_nk, int tog
     }
 }
 
+// One output's weights out of its panel, whose lane `lane` it is.
+void unpack_levels(const PackedMatrix& matrix, const uint8_t* panel, int lane, float* weight) {
+    const bool nibbles = matrix.kind == I4;
+    float scale = 0, offset = 0;
+    for (int chunk = 0; chunk < chunks(matrix); ++chunk) {
+        if (chunk % chunks_of_group(matrix) == 0) {
+            const uint16_t* header = reinterpret_cast<const uint16_t*>(panel);
+            panel += group_header_bytes(matrix);
+            scale = half_to_float(header[lane]);
+            offset = matrix.has_offsets ? half_to_float(header[kTile + lane]) : 0;
+        }
+        for (int i = 0; i < kChunk && chunk * kChunk + i < matrix.k; ++i) {
+            const int quad = i / kQuad;
+            const uint8_t byte = panel[quad_position(nibbles ? quad / 2 : quad, lane, i)];
+            const int level = nibbles ? byte >> (quad % 2 ? 4 : 0) & 15 : byte - 128;
+            const int zero = nibbles && !matrix.has_offsets ? 8 : 0;
+            weight[chunk * kChunk + i] = static_cast<float>(level - zero) * scale + offset;
+        }
+        panel += chunk_bytes(matrix);
+    }
+}
+
 }  // namespace
 
 int32_t column_tile(const PackedMatrix&) { return kTile; }
@@ -81,6 +103,24 @@ void pack_floats(const PackedMatrix& matrix, const float* weight_nk, void* data)
 
 void pack_bfloats(const PackedMatrix& matrix, const uint16_t* weight_nk, void* data) {
     pack_elements(matrix, weight_nk, 2, data);
+}
+
+void unpack_rows(const PackedMatrix& matrix, const int32_t* outputs, int32_t count, float* weight) {
+    for (int at = 0; at < count; ++at, weight += matrix.k) {
+        const int lane = outputs[at] % kTile;
+        const size_t before = outputs[at] / kTile * panel_bytes(matrix);
+        const uint8_t* panel = static_cast<const uint8_t*>(matrix.data) + before;
+        if (matrix.kind == F32) {
+            const float* floats = reinterpret_cast<const float*>(panel);
+            for (int i = 0; i < matrix.k; ++i) weight[i] = floats[i * kTile + lane];
+        } else if (matrix.kind == BF16) {
+            const uint16_t* pairs = reinterpret_cast<const uint16_t*>(panel);
+            for (int i = 0; i < matrix.k; ++i)
+                weight[i] = bfloat_to_float(pairs[(i / 2 * kTile + lane) * 2 + i % 2]);
+        } else {
+            unpack_levels(matrix, panel, lane, weight);
+        }
+    }
 }
 
 void pack_levels(const PackedMatrix& matrix, const int8_t* levels_nk, const float* scales_ng,

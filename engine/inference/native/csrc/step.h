@@ -15,7 +15,7 @@ namespace firsttoken {
 enum KVKind : int32_t { KV_F32 = 0, KV_BF16 = 1, KV_INT8 = 2, KV_INT4 = 3 };
 
 // How the embedding table stores its numbers.
-enum TableKind : int32_t { TABLE_F32 = 0, TABLE_BF16 = 1 };
+enum TableKind : int32_t { TABLE_F32 = 0, TABLE_BF16 = 1, TABLE_IS_HEAD = 2 };
 
 struct LayerSpec {
     PackedMatrix qkv, o, gate_up, down;
@@ -33,7 +33,7 @@ struct LayerSpec {
 
 struct ModelSpec {
     const LayerSpec* layers;
-    const void* embed;        // [v, hidden]
+    const void* embed;        // [v, hidden], or null: rows of the head
     const float* turns;       // [max_positions, d / 2, 2]: cosine, sine
     const float* final_norm;  // [hidden]
     const int32_t* holes;     // ids that no text has, ascending: their logits are -inf
@@ -60,7 +60,6 @@ struct StepSpec {
     int32_t* likeliest;          // [n]: the first id with the largest logit
     float* logsumexp;            // [n]: ln of the sum of e^logit; NaN if a logit is NaN or +inf
     double* stages;              // [3]: seconds of embed, layers, logits
-    const float* embedded;       // [t, hidden] instead of rows of the model's table, or null
     int32_t num_sequences, num_sampled, num_threads;
     int32_t num_layers;          // the first ones, 1 to the model's: the rest is left out
 };

@@ -13,6 +13,7 @@ from engine.errors import StepFailed
 from engine.inference.executor import TorchExecutor
 from engine.inference.kv_cache.make import make_cache
 from engine.inference.lane_settings import KVSettings
+from engine.inference.model.batch import build_batch
 from engine.inference.model.load import load_transformer
 from engine.inference.model.transformer import first_layers
 from engine.inference.native.decoder import MAX_PLAIN_ROWS
@@ -159,19 +160,47 @@ def test_a_long_text_is_merged_from_its_ranges() -> None:
         assert (actual - expected[stop - 1]).abs().max() < 1e-4
 
 
+@pytest.mark.parametrize("dtype", DTYPES)
+@torch.inference_mode()
+def test_long_chunks_beside_short_ones_equal_torch(dtype: torch.dtype) -> None:
+    """Of several blocks of positions and several pieces of queries, behind prefixes and alone."""
+    ours, theirs = new_cache(tiny(dtype), 128), new_cache(tiny(dtype), 128)
+    native = decoder(tiny(dtype), ours)
+    blocks = list(range(128))
+    random.Random(1).shuffle(blocks)
+    parts = []
+    for number, (prefix, new) in enumerate(((0, 300), (130, 33), (127, 1), (5, 130), (300, 20))):
+        ids = random_ids(prefix + new, seed=number)
+        table = [blocks.pop() for _ in range(-(-(prefix + new) // 16))]
+        for kv_cache in (ours, theirs):
+            if prefix:
+                logits(tiny(dtype), kv_cache, sequence(ids[:prefix], table=table))
+        part = sequence(ids[prefix:], start=prefix, table=table, request_id=str(number))
+        parts.append(part._replace(num_drafts=new - 1))  # so that every row is seen
+    result = native.logits(plan(*parts))
+    batch = build_batch(plan(*parts), theirs)
+    expected = tiny(dtype).logits(batch, theirs)
+    of_each = expected.split([part.num_sampled for part in batch.sampled])
+    rows = {part.request_id: its for part, its in zip(batch.sampled, of_each, strict=True)}
+    wanted = torch.cat([rows[part.request_id] for part in result.sampled])
+    assert (result.logits_nv - wanted).abs().max() < _tolerance(dtype)
+
+
+@pytest.mark.parametrize("sizes", [(16, 4), (150, 40)])
 @pytest.mark.parametrize(("window", "sinks"), [(5, 0), (20, 4), (300, 2)])
-def test_windows_and_sinks_equal_torch(window: int, sinks: int) -> None:
-    ids = random_ids(420, seed=window)
+def test_windows_and_sinks_equal_torch(window: int, sinks: int, sizes: tuple[int, int]) -> None:
+    middle = 401 + sizes[0]
+    ids = random_ids(middle + sizes[1], seed=window)
     settings = KVSettings(window=window, sinks=sinks)
     caches = [
-        make_cache(tiny().config, settings, num_blocks=32, dtype=torch.float32, device=CPU)
+        make_cache(tiny().config, settings, num_blocks=38, dtype=torch.float32, device=CPU)
         for _ in range(2)
     ]
     native = decoder(tiny(), caches[0])
-    table = range(31)
+    table = range(38)
     for kv_cache in caches:
         logits(tiny(), kv_cache, sequence(ids[:400], table=table))
-    for start, stop in ((400, 401), (401, 417), (417, 420)):
+    for start, stop in ((400, 401), (401, middle), (middle, len(ids))):
         part = sequence(ids[start:stop], start=start, table=table)
         actual, expected = step(native, part)["a"], logits(tiny(), caches[1], part)["a"]
         assert (actual - expected).abs().max() < 1e-4
@@ -248,8 +277,9 @@ def test_plans_that_make_no_sense_are_refused() -> None:
         native.logits(plan())
 
 
-def test_long_chunks_are_left_to_torch() -> None:
+def test_long_chunks_are_left_to_torch_where_kernels_are_plain() -> None:
     native = decoder(tiny(), new_cache(tiny()))
+    native.max_rows = MAX_PLAIN_ROWS
     assert native.takes(plan(sequence([1] * MAX_PLAIN_ROWS, table=range(9))))
     assert not native.takes(plan(sequence([1] * (MAX_PLAIN_ROWS + 1), table=range(9))))
 

@@ -60,6 +60,15 @@ def sum_bound(sample: Sample, seen_mk: NDArray[np.float64]) -> NDArray[np.float6
     return roundings * EPSILON * magnitude
 
 
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.parametrize("form", FORMS, ids=str)
+def test_rows_come_out_as_they_went_in(form: Form, shape: tuple[int, int], native: CDLL) -> None:
+    sample = make_sample(native, form, *shape, seed=5)
+    which = torch.tensor([shape[0] - 1, 0, 31, 31, 32])
+    got = sample.native.rows(which).double().numpy()
+    np.testing.assert_allclose(got, sample.weight_nk[which.numpy()], rtol=2e-7, atol=1e-8)
+
+
 @pytest.mark.parametrize("path", ["plain", "native"])
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 @pytest.mark.parametrize("form", FORMS, ids=str)

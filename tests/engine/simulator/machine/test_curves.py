@@ -88,6 +88,15 @@ def test_a_path_that_was_not_measured_is_an_error() -> None:
         fit_lane(replace(lane, steps=short), lambda shapes: terms_of(_step_of(shapes)))
 
 
+def test_where_all_steps_are_native_no_other_path_is_needed() -> None:
+    lane = made_up_lane()
+    short = tuple(step for step in lane.steps if step.rows <= lane.native_rows)
+    launch = {"native": lane.launch["native"]}
+    lane = replace(lane, native_rows=2**31 - 1, steps=short, launch=launch)
+    curves = fit_lane(lane, lambda shapes: terms_of(_step_of(shapes)))
+    assert curves.path(1) is curves.path(5_000) is curves.native
+
+
 def test_without_native_rows_torch_takes_every_step() -> None:
     lane = replace(made_up_lane(), native_rows=0)
     curves = fit_lane(lane, lambda shapes: terms_of(_step_of(shapes)))
