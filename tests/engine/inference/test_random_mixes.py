@@ -95,7 +95,11 @@ class Mix:
             return None
         method = self.rng.choice(list(SpeculationMethod))
         return SpeculationSettings(
-            method, self.rng.choice([1, 2, 4, 7]), exit_layer=self.rng.choice([None, 1, 2])
+            method,
+            self.rng.choice([1, 2, 4, 7]),
+            exit_layer=(
+                self.rng.choice([None, 1, 2]) if method is SpeculationMethod.EARLY_EXIT else None
+            ),
         )
 
     def params(self) -> SamplingParams:
