@@ -47,6 +47,7 @@ bench: install-test ## tokens per second beside transformers, llama.cpp and the 
 	$(BIN)/python -m tests.benchmarks
 	$(BIN)/python -m tests.benchmarks.pays
 	$(BIN)/python -m tests.benchmarks.serving
+	$(BIN)/python -m tests.benchmarks.estimates
 
 calibrate: install ## measure this machine's bandwidth and FLOP/s
 	$(BIN)/python -m engine calibrate

@@ -18,6 +18,7 @@ from engine.simulator.search.cell import Cell
 
 _MOST_CAUSES = 5
 _MOST_REMEDIES = 6
+_MOST_SLOPES = 4
 
 
 def diagnosis(
@@ -70,7 +71,17 @@ def _for_people(found: Diagnosis) -> str:
     for remedy in found.remedies[:_MOST_REMEDIES]:
         saves = time_label(remedy.saving(first))
         lines.append(f"  {remedy.words}: saves {saves}{'' if remedy.fits else '; does not fit'}")
+    lines += ["", "what moves the usual times most, in % for 1% more", *_slopes(found)]
     return "\n".join([*lines, "", *(f"- {line}" for line in ASSUMPTIONS)])
+
+
+def _slopes(found: Diagnosis) -> list[str]:
+    lines: list[str] = []
+    for metric in ("ttft", "itl"):
+        slopes = [item for item in found.sensitivities if item.metric == metric]
+        shown = ", ".join(f"{item.knob} {item.value:+.2f}" for item in slopes[:_MOST_SLOPES])
+        lines.append(f"  {metric.upper():<5} {shown or '—'}")
+    return lines
 
 
 def _phase(name: str, phase: Phase) -> str:

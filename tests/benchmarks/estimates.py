@@ -76,19 +76,15 @@ def sweep_seconds() -> dict[str, float]:
 def _server() -> Iterator[int]:
     """The port of a server in a process of its own, with the tiny model."""
     environment = {**os.environ, "FIRSTTOKEN_MODEL": "tiny", "FIRSTTOKEN_CALIBRATE": "never"}
-    process = subprocess.Popen(
-        [sys.executable, "-m", "webapp", "--port", "0", "--log-level", "error"],
-        stdout=subprocess.PIPE,
-        text=True,
-        env=environment,
-    )
-    try:
-        if process.stdout is None:
-            raise AssertionError("the output is piped")
-        yield int(process.stdout.readline().rstrip("/\n").rsplit(":", 1)[1])
-    finally:
-        process.terminate()
-        process.wait(15)
+    command = [sys.executable, "-m", "webapp", "--port", "0", "--log-level", "error"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:
+        try:
+            if process.stdout is None:
+                raise AssertionError("the output is piped")
+            yield int(process.stdout.readline().rstrip("/\n").rsplit(":", 1)[1])
+        finally:
+            process.terminate()
+            process.wait(15)
 
 
 def rest_per_s(seconds: float, connections: int = 8) -> float:
@@ -120,6 +116,7 @@ async def _ask(port: int, until: float, number: int) -> int:
         await reader.readexactly(int(answer.split("content-length:", 1)[1].split("\r\n", 1)[0]))
         count += 1
     writer.close()
+    await writer.wait_closed()
     return count
 
 

@@ -14,7 +14,7 @@ from webapp.schemas.simulate import Devices, OutputTokens, PromptTokens
 MAX_HARDWARE = 128
 MAX_FINALISTS = 3
 
-Positive = Annotated[float, Field(gt=0, lt=1e6, strict=False)]
+Positive = Annotated[float, Field(gt=0, lt=1e6)]
 Formats = Annotated[list[Name], Field(min_length=1, max_length=Requirement.MAX_CHOICES)]
 
 
@@ -41,7 +41,7 @@ class SearchRequest(StrictModel):
     times: Literal["ideal", "typical"] = "typical"
     engine: Name = DEFAULT_ENGINE
     max_replicas: int = Field(default=64, ge=1, le=256)
-    memory_utilization: float = Field(default=0.9, gt=0, le=1, strict=False)
+    memory_utilization: float = Field(default=0.9, gt=0, le=1)
     finalists: int = Field(
         default=1, ge=0, le=MAX_FINALISTS, description="How many to confirm by a simulated run."
     )

@@ -14,7 +14,7 @@ from webapp.schemas.simulate import Batch, OutputTokens, PromptTokens
 
 _CONTEXT = Cell.RANGES["context_tokens"]
 
-Measured = Annotated[float, Field(gt=0, lt=1e6, strict=False)]
+Measured = Annotated[float, Field(gt=0, lt=1e6)]
 
 
 class MeasuredTimes(StrictModel):
@@ -23,7 +23,7 @@ class MeasuredTimes(StrictModel):
     ttft: Measured | None = Field(default=None, description="To the first token.")
     itl: Measured | None = Field(default=None, description="Mean gap between tokens.")
     itl_p99: Measured | None = Field(default=None, description="99th percentile of the gaps.")
-    queue: Annotated[float, Field(ge=0, lt=1e6, strict=False)] | None = Field(
+    queue: Annotated[float, Field(ge=0, lt=1e6)] | None = Field(
         default=None, description="Before a request's first step."
     )
     tokens_per_s: Measured | None = Field(
@@ -94,6 +94,16 @@ class RemedyDocument(OutputModel):
     fits: bool
 
 
+class SlopeDocument(OutputModel):
+    """d ln(metric) / d ln(knob) of the typical times: -0.9 means 1% more takes 0.9% away."""
+
+    metric: Literal["ttft", "itl"]
+    knob: str
+    elasticity: float
+    kind: Literal["predicted"]
+    formula: str
+
+
 class DiagnosisDocument(OutputModel):
     """The answer; the same document as ``python -m engine diagnose --json``."""
 
@@ -105,4 +115,5 @@ class DiagnosisDocument(OutputModel):
     stream: PhaseDocument
     causes: list[CauseDocument]
     remedies: list[RemedyDocument]
+    sensitivity: list[SlopeDocument]
     assumptions: list[str]

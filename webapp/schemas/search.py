@@ -24,7 +24,7 @@ _LONGEST_NAME = 100
 _FACTORS = Cell.FACTOR_RANGE
 _CONTEXT = Cell.RANGES["context_tokens"]
 
-Factor = Annotated[float, Field(ge=_FACTORS[0], le=_FACTORS[1], strict=False)]
+Factor = Annotated[float, Field(ge=_FACTORS[0], le=_FACTORS[1])]
 
 
 def _check_value(value: object) -> object:
@@ -62,7 +62,7 @@ class SweepCell(StrictModel):
     context_tokens: int = Field(
         default=0, ge=_CONTEXT[0], le=_CONTEXT[1], description="Cached before the prompt arrives."
     )
-    usd_per_hour: float | None = Field(default=None, ge=0, le=1e6, strict=False)
+    usd_per_hour: float | None = Field(default=None, ge=0, le=1e6)
     bandwidth_factor: Factor = 1.0
     flops_factor: Factor = 1.0
     link_factor: Factor = 1.0

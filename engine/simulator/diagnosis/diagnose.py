@@ -23,6 +23,7 @@ from engine.simulator.diagnosis.remedies import Remedy, remedies
 from engine.simulator.diagnosis.weighing import Weighed, weigh
 from engine.simulator.intervals import Metric, interval
 from engine.simulator.search.estimate import estimate
+from engine.simulator.search.sensitivity import Elasticity, sensitivities
 
 SURE = 0.5
 """Probability from which the likeliest cause is named for sure, if it is also …"""
@@ -74,7 +75,8 @@ class Cause:
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """What was found. ``sure`` says whether the first cause stands out from the others."""
+    """What was found. ``sure`` says whether the first cause stands out from the others;
+    ``sensitivities`` say which knob moves the typical times of ``cell`` most now."""
 
     observations: tuple[Observation, ...]
     start: Phase
@@ -83,6 +85,7 @@ class Diagnosis:
     causes: tuple[Cause, ...]
     sure: bool
     remedies: tuple[Remedy, ...]
+    sensitivities: tuple[Elasticity, ...]
 
     @property
     def verdict(self) -> str:
@@ -126,7 +129,8 @@ def diagnose(observations: Sequence[Observation]) -> Diagnosis:
     causes = _usual_causes(first, start, stream) if usual else _causes(weighed)
     sure = top.probability >= SURE and top.probability >= CLEAR * weighed[1].probability
     helpful = remedies(first, top.hypothesis, top.strength)
-    return Diagnosis(seen, start, stream, weighed, causes, sure, helpful)
+    slopes = sensitivities(first.cell)
+    return Diagnosis(seen, start, stream, weighed, causes, sure, helpful, slopes)
 
 
 def _phases(observation: Observation) -> tuple[Phase, Phase]:

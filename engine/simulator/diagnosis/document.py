@@ -16,6 +16,7 @@ from engine.simulator.quantity import Document
 from engine.simulator.search.axes import KNOBS
 from engine.simulator.search.cell import Cell
 from engine.simulator.search.document import at_field, cell_document, read_cell
+from engine.simulator.search.sensitivity import Elasticity
 
 MEASURED = ("ttft", "itl", "itl_p99", "queue", "tokens_per_s")
 OF_EACH = ("batch", "prompt_tokens", "output_tokens", "context_tokens")
@@ -45,6 +46,7 @@ def diagnosis_document(found: Diagnosis) -> Document:
         "stream": _phase(found.stream),
         "causes": [_cause(cause) for cause in found.causes],
         "remedies": [_remedy(remedy, first) for remedy in found.remedies],
+        "sensitivity": [_slope(slope) for slope in found.sensitivities],
         "assumptions": list(ASSUMPTIONS),
     }
 
@@ -127,6 +129,16 @@ def _cause(cause: Cause) -> Document:
         "evidence": cause.evidence,
         "probability": cause.probability,
         "share": cause.share,
+    }
+
+
+def _slope(slope: Elasticity) -> Document:
+    return {
+        "metric": slope.metric,
+        "knob": slope.knob,
+        "elasticity": slope.value,
+        "kind": "predicted",
+        "formula": slope.formula,
     }
 
 

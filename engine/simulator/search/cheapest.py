@@ -28,8 +28,6 @@ from engine.simulator.search.load import under_load
 from engine.simulator.search.pareto import pareto_front
 from engine.simulator.search.uniform import Floats
 
-_MOST_BEST = 10
-
 
 @dataclass(frozen=True, slots=True)
 class Requirement:

@@ -171,6 +171,12 @@ def test_remedies_are_priced_again() -> None:
     assert min(savings) > 0
 
 
+def test_the_knob_that_moves_the_gap_most_is_told() -> None:
+    found = diagnose([Observation(BASE, *times(BASE))])
+    first = next(item for item in found.sensitivities if item.metric == "itl")
+    assert first.knob in ("bandwidth_factor", "weight_bits")
+
+
 def test_removing_the_cause_gives_the_usual_times() -> None:
     ttft, itl = times(BASE)
     found = diagnose([Observation(BASE, ttft + 2, itl, queue=2.0)])
