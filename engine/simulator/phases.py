@@ -85,12 +85,10 @@ def step_time(model: CostModel, *groups: Group, from_empty: bool = False) -> flo
 
 def prefill(model: CostModel, prompts: Prompts) -> Prefill:
     """Prompts in one step, or in chunks first come, first served."""
-    whole = (prompts.sequences, SequenceShape(prompts.cached, prompts.new, True))
-    waiting = max(prompts.sequences - 1, 0)
-    beside: tuple[Group, ...] = ((waiting, SequenceShape(prompts.tokens, 1, True)),) * bool(waiting)
     if prompts.chunk is None or prompts.sequences * prompts.new <= prompts.chunk:
-        time = step_time(model, whole, from_empty=True)
-        gap = step_time(model, (1, whole[1]), *beside)
+        prompt = SequenceShape(prompts.cached, prompts.new, True)
+        time = step_time(model, (prompts.sequences, prompt), from_empty=True)
+        gap = step_time(model, (1, prompt), *_beside(prompts, prompts.sequences - 1))
         return Prefill(1, time, time, gap)
     if prompts.new <= prompts.chunk:
         return _several_a_step(model, prompts, prompts.chunk // prompts.new)
@@ -102,16 +100,19 @@ def _several_a_step(model: CostModel, prompts: Prompts, together: int) -> Prefil
     count = prompts.sequences
     steps = math.ceil(count / together)
     one = SequenceShape(prompts.cached, prompts.new, True)
-    decoding = SequenceShape(prompts.tokens, 1, True)
     elapsed = weighed = longest = 0.0
     for done in range(0, count, together):
         size = min(together, count - done)
-        groups: tuple[Group, ...] = ((size, one), (done, decoding)) if done else ((size, one),)
-        time = step_time(model, *groups)
+        time = step_time(model, (size, one), *_beside(prompts, done), from_empty=not done)
         elapsed += time
         weighed += size * elapsed
         longest = max(longest, time)
     return Prefill(steps, weighed / count, elapsed, longest)
+
+
+def _beside(prompts: Prompts, done: float) -> tuple[Group, ...]:
+    """The decodes of so many sequences whose prompts are done."""
+    return ((done, SequenceShape(prompts.tokens, 1, True)),) if done else ()
 
 
 def _chunks(model: CostModel, prompts: Prompts, chunk: int) -> Prefill:
@@ -121,8 +122,7 @@ def _chunks(model: CostModel, prompts: Prompts, chunk: int) -> Prefill:
     has passed on the one before.
     """
     count, steps = prompts.sequences, math.ceil(prompts.new / chunk)
-    done = (count - 1) / 2
-    beside: tuple[Group, ...] = ((done, SequenceShape(prompts.tokens, 1, True)),) if done else ()
+    beside = _beside(prompts, (count - 1) / 2)
 
     undivided = model.whole if isinstance(model, PipelinedCostModel) else model
 
