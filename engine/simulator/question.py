@@ -140,8 +140,12 @@ class Scenario:
             value: object = getattr(self, name)
             if value is None and name in self.OPTIONAL:
                 continue
-            number = isinstance(value, int | float) and not isinstance(value, bool)
-            if not (number and isinstance(value, kind) and low <= value <= high):
+            if (
+                isinstance(value, bool)
+                or not isinstance(value, int | float)
+                or not isinstance(value, kind)
+                or not low <= value <= high
+            ):
                 raise InvalidRequest(f"choose a number from {low:g} to {high:,}", field=name)
         for name in self.FLAGS:
             if not isinstance(getattr(self, name), bool):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, Field, Tag
 from pydantic_core import PydanticCustomError
 
 from webapp import json_codec
@@ -50,6 +50,27 @@ Name = Annotated[
     str, Field(min_length=1, max_length=100, pattern=r"^[A-Za-z0-9][A-Za-z0-9._:+-]*$")
 ]
 """The id of a model or a piece of hardware."""
+
+MAX_FIELDS = 256
+NAME_TAG, OBJECT_TAG = "(name)", "(object)"
+
+
+def _name_or_object(value: object) -> str | None:
+    if isinstance(value, str):
+        return NAME_TAG
+    return OBJECT_TAG if isinstance(value, dict) else None
+
+
+NameOrObject = Annotated[
+    Annotated[Name, Tag(NAME_TAG)]
+    | Annotated[dict[str, object], Field(max_length=MAX_FIELDS), Tag(OBJECT_TAG)],
+    Discriminator(
+        _name_or_object,
+        custom_error_type="bad_combination",
+        custom_error_message="Send an id as text, or an object.",
+    ),
+]
+"""An id, or an object that says everything itself and is read by the engine."""
 
 
 def check_bytes(text: str, limit: int) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 
 from webapp import json_codec
 from webapp.problems import FieldError
+from webapp.schemas.base import NAME_TAG, OBJECT_TAG
 
 _ORIGINS = ("body", "query", "path", "header", "cookie")
 
@@ -54,7 +55,8 @@ def _plain(bound: object) -> object:
 
 def _explain(detail: Mapping[str, Any]) -> FieldError:
     kind = str(detail["type"])
-    location: tuple[str | int, ...] = tuple(detail["loc"])
+    # Which way a field was read is no part of where it stands.
+    location = tuple(part for part in detail["loc"] if part not in (NAME_TAG, OBJECT_TAG))
     if location and location[0] in _ORIGINS:
         origin, location = str(location[0]), location[1:]
         place = json_codec.pointer(location)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import ConfigDict, Field, JsonValue
+from pydantic import ConfigDict, Field
 
 from engine.simulator.energy import IDLE_SHARE
 from engine.simulator.features import (
@@ -14,9 +14,7 @@ from engine.simulator.features import (
     TRANSFER_LINK_GB_S,
 )
 from engine.simulator.scenario import Scenario
-from webapp.schemas.base import Name, OutputModel, StrictModel
-
-MAX_FIELDS = 64
+from webapp.schemas.base import Name, NameOrObject, OutputModel, StrictModel
 
 _LOW = {name: low for name, (low, _) in Scenario.RANGES.items()}
 _HIGH = {name: high for name, (_, high) in Scenario.RANGES.items()}
@@ -31,8 +29,6 @@ Groups = Annotated[int, Field(ge=_LOW["data"], le=_HIGH["data"])]
 Stages = Annotated[int, Field(ge=_LOW["stages"], le=_HIGH["stages"])]
 Share = Annotated[float, Field(ge=0, le=1)]
 GigabytesPerSecond = Annotated[float, Field(ge=0.01, le=100_000)]
-Given = Annotated[dict[str, JsonValue], Field(max_length=MAX_FIELDS)]
-"""An object that says everything itself, read by the engine."""
 
 
 class SpeculationRequest(StrictModel):
@@ -62,10 +58,10 @@ class DisaggregationRequest(StrictModel):
 class SimulateRequest(StrictModel):
     """``batch`` equal requests that arrive together."""
 
-    model: Name | Given = Field(
+    model: NameOrObject = Field(
         description='An id of GET /api/v1/models, or {"config": {...}} with a config.json.'
     )
-    hardware: Name | Given = Field(
+    hardware: NameOrObject = Field(
         description='An id of GET /api/v1/hardware, this-machine, or {"custom": {...}}.'
     )
     devices: Devices = Field(default=1, description="Devices that share every matrix.")
