@@ -19,7 +19,7 @@ from engine.simulator.serving import arrivals, lengths, settings, workload
 from engine.simulator.serving.routing import Routing
 from engine.simulator.serving.scenario import MAX_REPLICAS, MAX_SEED, ServingScenario
 from engine.simulator.serving.trace import read_trace
-from webapp.schemas.base import Name, NameOrObject, OutputModel, StrictModel
+from webapp.schemas.base import Name, OutputModel, StrictModel
 
 MAX_REQUESTS = 200_000
 MAX_EFFORT_S = 600.0
@@ -205,10 +205,10 @@ class SloQuestion(StrictModel):
 class ServeRequest(StrictModel):
     """``replicas`` equal deployments of a model behind one router, under a workload."""
 
-    model: NameOrObject = Field(
+    model: Name | dict[str, object] = Field(
         description='An id of GET /api/v1/models, or {"config": …} with a config.json.'
     )
-    hardware: NameOrObject = Field(
+    hardware: Name | dict[str, object] = Field(
         description='An id of GET /api/v1/hardware, this-machine, or {"custom": …}.'
     )
     layout: LayoutQuestion = LayoutQuestion()
