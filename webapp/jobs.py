@@ -70,6 +70,7 @@ class Jobs:
         self._keep_s = settings.job_keep_s
         self._timeout_s = settings.job_timeout_s
         self._jobs: dict[str, Job] = {}
+        self._tasks: set[asyncio.Task[None]] = set()  # those of cancelled jobs too, to their end
 
     def start(self, question: bytes, requests: int) -> Job:
         """Take a question of ``ServeRequest``'s form in; it runs when a slot is free.
@@ -86,6 +87,8 @@ class Jobs:
         job = Job(secrets.token_urlsafe(12), requests, question)
         self._jobs[job.id] = job
         job.task = asyncio.create_task(self._run(job))
+        self._tasks.add(job.task)
+        job.task.add_done_callback(self._tasks.discard)
         return job
 
     def get(self, job_id: str) -> Job | None:
@@ -104,10 +107,11 @@ class Jobs:
 
     async def close(self) -> None:
         """End all jobs and wait until their processes are gone."""
-        tasks = [job.task for job in self._jobs.values() if job.task is not None]
         self._jobs.clear()
+        tasks = list(self._tasks)
         for task in tasks:
-            task.cancel()
+            if not task.cancelling():  # a second time would keep it from waiting for its process
+                task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def _forget(self) -> None:
