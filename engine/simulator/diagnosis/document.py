@@ -25,8 +25,9 @@ ASSUMPTIONS = (
     "Typical times and their p10 and p90 are calibrated on published measurements of this kind of "
     "device; how far one deployment lies from them is the same in all of its measurements.",
     f"Repeated measurements differ by {NOISE:.0%}, 99th percentiles by {TAIL_NOISE:.0%}: assumed.",
-    "Every cause is as likely as another before measuring, all together about as likely as none; "
-    "offloading is likely only where the model does not fit. One cause at a time is weighed.",
+    "Causes are about as likely as one another before measuring, all together as likely as none; "
+    "only offloading of a model that fits, and an answer that does not stream, are a tenth as "
+    "likely. One cause at a time is weighed.",
     f"A cause is named for sure from a probability of {SURE:.0%}, if it is {CLEAR:g} times as "
     "likely as the next.",
     "Requests come one by one, so that a first token takes the prefill of one prompt, unless they "

@@ -243,6 +243,8 @@ _FORMULAS = (
         "",
         (1.0,),
         _not_streamed,
+        # Rarer than a queue, which any wait can be.
+        weight=0.1,
     ),
     Hypothesis(
         "prefix-hits",
