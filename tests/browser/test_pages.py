@@ -103,3 +103,9 @@ def test_a_higher_load_reaches_the_queue_and_the_knee_follows(
     page.get_by_role("row", name="in the queue").wait_for()
     page.get_by_text("The same as a list").click()
     assert page.locator(".plain-list li").count() == 40
+
+
+def test_numbers_open_into_their_formulas(fake_server: LiveApp, open_page: OpenPage) -> None:
+    page = open_page(fake_server, "/simulator")
+    page.get_by_text("How each number comes about").click()
+    page.get_by_role("row", name="memory.kv_bytes_per_token").wait_for()

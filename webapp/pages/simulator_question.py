@@ -7,8 +7,9 @@ Numbers are brought into range; names are checked by the simulator, which says w
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import ClassVar
+from urllib.parse import urlencode
 
 from engine.simulator.deployment import Deployment, Times
 from engine.simulator.features import Features, Speculation
@@ -67,6 +68,12 @@ class Side:
             times,
             self.engine or None,
         )
+
+    @property
+    def query(self) -> str:
+        """The query string that asks for this side alone."""
+        given = {name: value for name, value in asdict(self).items() if name != "experts"}
+        return urlencode({**given, **({"experts": "on"} if self.experts else {})})
 
     @property
     def load(self) -> Batch:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import anyio.to_thread
 from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse
+from starlette.responses import Response
 
-from engine.errors import QueueFull
+from engine.errors import EngineError, QueueFull
 from webapp.dependencies import SimulationsDep
 from webapp.i18n import texts
 from webapp.pages.context_view import context_view, read_context_question
@@ -19,9 +20,11 @@ from webapp.pages.serving_view import (
     serving_answer,
     serving_form,
 )
+from webapp.pages.simulator_export import ExplainView, explain_view, scenario_csv, scenario_of
 from webapp.pages.simulator_question import read_simulator_question
 from webapp.pages.simulator_view import simulator_answer, simulator_form
 from webapp.pages.validation_view import validation_view
+from webapp.problems import JsonResponse
 from webapp.rendering import language_of, link, render
 from webapp.simulations import SimulationRunner
 
@@ -49,6 +52,39 @@ async def simulator_fragment(request: Request) -> HTMLResponse:
     question = read_simulator_question(request.query_params)
     answer = await anyio.to_thread.run_sync(simulator_answer, question, texts(language_of(request)))
     return render(request, "fragments/simulator.html", {"answer": answer})
+
+
+@router.get("/fragments/explain")
+async def explain_fragment(request: Request, simulations: SimulationsDep) -> HTMLResponse:
+    """Every number of the scenario with its formula, and what moves it most."""
+    question = read_simulator_question(request.query_params)
+
+    def opened() -> list[ExplainView]:
+        return [explain_view(letter, side) for letter, side in question.sides]
+
+    context: dict[str, object] = {"views": [], "refusal": None}
+    try:
+        async with simulations.slot():
+            context["views"] = await anyio.to_thread.run_sync(opened)
+    except EngineError as error:
+        context["refusal"] = error.message
+    return render(request, "fragments/explain.html", context)
+
+
+@router.get("/simulator/scenario.json")
+async def scenario_json(request: Request, simulations: SimulationsDep) -> Response:
+    """The document that the API gives for the page's scenario."""
+    side = read_simulator_question(request.query_params).a
+    return JsonResponse(await simulations.document(scenario_of(side)))
+
+
+@router.get("/simulator/scenario.csv")
+async def scenario_as_csv(request: Request, simulations: SimulationsDep) -> Response:
+    """Every number of the page's scenario as a line."""
+    side = read_simulator_question(request.query_params).a
+    async with simulations.slot():
+        text = await anyio.to_thread.run_sync(scenario_csv, side)
+    return Response(text, media_type="text/csv; charset=utf-8")
 
 
 @router.get("/serving")

@@ -117,3 +117,28 @@ def test_the_form_keeps_what_was_asked(client: TestClient) -> None:
     assert re.search(r'id="second" class="second">', page)
     assert "A: llama-3.1-8b" in page
     assert "B: llama-3.1-8b" in page
+
+
+def test_the_scenario_opens_into_formulas_and_says_what_moves_it(client: TestClient) -> None:
+    opened = client.get("/fragments/explain?model=llama-3.1-8b&prompt=300&batch=2").text
+    assert "memory.kv_bytes_per_token" in opened
+    assert "131.1 kB" in opened
+    assert "bandwidth_factor" in opened
+    assert "What is taken for granted" in opened
+    refused = client.get("/fragments/explain?model=nope")
+    assert refused.status_code == 200
+    assert "There is no prediction" in refused.text
+
+
+def test_exports_are_the_documents_of_the_api(client: TestClient) -> None:
+    query = Side(prompt=300, batch=2, kv="fp8").query
+    document = client.get(f"/simulator/scenario.json?{query}").json()
+    asked = {"model": "llama-3.1-8b", "hardware": "h100-sxm", "prompt_tokens": 300, "batch": 2,
+             "kv": "fp8", "output_tokens": 256}  # fmt: skip
+    assert document == client.post("/api/v1/simulate", json=asked).json()
+    table = client.get(f"/simulator/scenario.csv?{query}")
+    assert table.headers["content-type"].startswith("text/csv")
+    lines = table.text.splitlines()
+    assert lines[0].startswith("quantity,value,unit")
+    assert any(line.startswith(f"ttft,{document['ttft']['value']}") for line in lines)
+    assert client.get("/simulator/scenario.json?model=nope").status_code == 422
