@@ -46,6 +46,7 @@ install-bench: ## build llama.cpp as a further peer of `make bench`: some minute
 bench: install-test ## tokens per second beside transformers, llama.cpp and the roofline; what pays
 	$(BIN)/python -m tests.benchmarks
 	$(BIN)/python -m tests.benchmarks.pays
+	$(BIN)/python -m tests.benchmarks.step_profile
 	$(BIN)/python -m tests.benchmarks.serving
 	$(BIN)/python -m tests.benchmarks.estimates
 

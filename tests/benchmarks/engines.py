@@ -50,6 +50,11 @@ class Ours:
     def first_token(self, prompt: Prompt) -> FirstToken:
         return self._served.first_token(prompt)
 
+    @property
+    def stage_seconds(self) -> dict[str, float]:
+        """Where the decode steps that were timed last went, stage by stage."""
+        return self._steps.stage_seconds
+
 
 @dataclass(frozen=True, slots=True)
 class Lane:

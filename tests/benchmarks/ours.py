@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 import time
 from dataclasses import dataclass, field
 
@@ -48,6 +49,15 @@ class OurEngine:
         for index in range(workload.batch):
             loop.abort(f"bench-{index}")
         return Timing(seconds, self._tokens(workload))
+
+    @property
+    def stage_seconds(self) -> dict[str, float]:
+        """Of each stage of a step: its median over the decode steps that were timed last."""
+        steps = [event for event in self._events if isinstance(event, StepCompleted)]
+        names = {name: None for step in steps for name in step.stages}
+        return {
+            name: statistics.median(step.stages.get(name, 0.0) for step in steps) for name in names
+        }
 
     def _prefill(self, loop: SchedulingLoop) -> float:
         started = time.perf_counter()
