@@ -12,6 +12,11 @@ from engine.simulator.validation.calibration import calibrate
 from engine.simulator.validation.measurement import read_measurements
 from engine.simulator.validation.report import DATA, REPORT, markdown, write_report
 from engine.simulator.validation.scoring import make_plans, score
+from engine.simulator.validation.service_report import services_section
+from engine.simulator.validation.service_scores import score_services
+
+ACTIONS = ("report", "calibrate", "serving")
+_HELP = "serving prints the section on services under load alone"
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -20,16 +25,19 @@ def main(arguments: list[str] | None = None) -> int:
         prog="python -m engine.simulator.validation",
         description="Score predictions against published measurements and write the report.",
     )
-    parser.add_argument("action", nargs="?", choices=("report", "calibrate"), default="report")
+    parser.add_argument("action", nargs="?", choices=ACTIONS, default="report", help=_HELP)
     parser.add_argument("--rows", type=Path, help="a CSV of other rows: the report is printed")
     options = parser.parse_args(arguments)
     try:
+        if options.action == "serving":
+            print(services_section(score_services()))
+            return 0
         rows = read_measurements(options.rows)
         if options.action == "calibrate":
             plans, _ = make_plans(rows)
             calibrate(plans, datetime.now(UTC).date())
         elif options.rows is None:
-            write_report(score(rows))
+            write_report(score(rows), score_services())
             print(f"wrote {REPORT} and {DATA}")
         else:
             print(markdown(score(rows)), end="")

@@ -182,10 +182,15 @@ def find_engine(row: Measurement, hardware: HardwareSpec) -> str | None:
     return None
 
 
+def is_old_vllm(version: str) -> bool | None:
+    """vLLM before its engine was rewritten (0.8, January 2025); None where no version is told."""
+    found = re.match(r"v?0\.(\d+)", version)
+    return int(found.group(1)) < 8 if found else None
+
+
 def _is_old(row: Measurement) -> bool:
-    """vLLM before its engine was rewritten (0.8, January 2025)."""
-    version = re.match(r"v?0\.(\d+)", row.version)
-    return int(version.group(1)) < 8 if version else _until_2024(row)
+    old = is_old_vllm(row.version)
+    return _until_2024(row) if old is None else old
 
 
 def _until_2024(row: Measurement) -> bool:

@@ -11,6 +11,8 @@ from engine.simulator.validation.collectives import collectives_section
 from engine.simulator.validation.findings import FINDINGS
 from engine.simulator.validation.peers import PeerScore, compare
 from engine.simulator.validation.scoring import Errors, Scores
+from engine.simulator.validation.service_report import services_document, services_section
+from engine.simulator.validation.service_scores import ServiceScore
 from engine.simulator.validation.tables import (
     GoalLine,
     Line,
@@ -39,14 +41,14 @@ _TABLES = (
 )
 
 
-def write_report(scores: Scores) -> None:
-    """Write both files. The same rows and values give the same bytes."""
-    REPORT.write_text(markdown(scores), encoding="utf-8")
-    DATA.write_text(to_json(scores), encoding="utf-8")
+def write_report(scores: Scores, services: Sequence[ServiceScore]) -> None:
+    """Write both files. The same rows, runs and values give the same bytes."""
+    REPORT.write_text(markdown(scores, services), encoding="utf-8")
+    DATA.write_text(to_json(scores, services), encoding="utf-8")
 
 
-def markdown(scores: Scores) -> str:
-    """The report as text."""
+def markdown(scores: Scores, services: Sequence[ServiceScore] = ()) -> str:
+    """The report as text; without services it has no section of them."""
     peers, compared = compare(scores)
     parts = [
         _head(scores),
@@ -54,6 +56,7 @@ def markdown(scores: Scores) -> str:
         *(_table(title, lines(scores, key, fewest)) for title, key, fewest in _TABLES),
         _peers(peers, compared),
         collectives_section(),
+        *([services_section(services)] if services else []),
         _missed(scores),
         _rows(scores),
     ]
@@ -217,8 +220,8 @@ def _held_out(item: Line) -> str:
     return f"{item.held_out.median:.1%} of {item.held_out.rows:,}"
 
 
-def to_json(scores: Scores) -> str:
-    """The report as JSON: goals, tables, peers and every row's predictions."""
+def to_json(scores: Scores, services: Sequence[ServiceScore]) -> str:
+    """The report as JSON: goals, tables, peers, services and every row's predictions."""
     peers, compared = compare(scores)
     share, good = coverage(scores)
     document = {
@@ -251,6 +254,7 @@ def to_json(scores: Scores) -> str:
                 for item in peers
             ],
         },
+        "serving": services_document(services),
         "findings": [{"title": title, "text": what} for title, what in FINDINGS],
         "columns": ["row_id", "metric", "kind", "measured", "roofline", "shipped", "unseen"],
         "rows": [
