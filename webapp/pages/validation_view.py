@@ -13,6 +13,7 @@ from typing import Any, cast
 
 import engine.simulator.validation as validation
 from webapp.i18n import Language, Texts, texts
+from webapp.pages.services_view import ServicesView, services_messages, services_view
 
 DATA = Path(validation.__file__).parent / "validation.json"
 TABLES = ("kind of number", "segment", "class of device", "number formats", "engine")
@@ -124,6 +125,7 @@ class ValidationView:
     tables: tuple[tuple[str, tuple[Row, ...]], ...]
     peers: tuple[Peer, ...]
     peer_rows: int
+    services: ServicesView
     findings: tuple[tuple[str, str], ...]
 
     @property
@@ -153,6 +155,7 @@ def validation_view(language: Language) -> ValidationView:
         ),
         peers=tuple(_peer(item) for item in document["peers"]["tools"]),
         peer_rows=document["peers"]["rows"],
+        services=services_view(document["serving"], said),
         findings=tuple(
             (said.gettext(item["title"]), said.gettext(item["text"]))
             for item in document["findings"]
@@ -166,7 +169,8 @@ def report_messages() -> set[str]:
     named = [item["name"] for item in document["goals"]]
     named += [item["name"] for title in TABLES[:3] for item in document["tables"][title]]
     told = [text for item in document["findings"] for text in (item["title"], item["text"])]
-    return {*TABLES, *document["not_usable"], *named, *told}
+    under_load = services_messages(document["serving"])
+    return {*TABLES, *document["not_usable"], *named, *told, *under_load}
 
 
 def _row(item: Mapping[str, Any], said: Texts) -> Row:

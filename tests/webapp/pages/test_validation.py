@@ -38,7 +38,8 @@ def test_goals_stand_with_their_bounds(client: TestClient) -> None:
         assert goal["name"] in page
         assert f"{goal['unseen']['median']:.1%}" in page
         assert f"at most {goal['at_most']:.0%}" in page
-    assert page.count("missed") == sum(not goal["met"] for goal in REPORT["goals"])
+    goals = REPORT["goals"] + REPORT["serving"]["goals"]
+    assert page.count("missed") == sum(not goal["met"] for goal in goals)
 
 
 @pytest.mark.parametrize("language", ["en", "zh-Hans"])
@@ -48,3 +49,22 @@ def test_all_rows_are_accounted_for(client: TestClient, language: str) -> None:
     assert f"{REPORT['usable'] + left_out:,}" in page
     for peer in REPORT["peers"]["tools"]:
         assert peer["tool"] in page
+
+
+def test_services_under_load_stand_with_their_goals_and_runs(client: TestClient) -> None:
+    page = client.get("/simulator/validation").text
+    serving = REPORT["serving"]
+    for goal in serving["goals"]:
+        assert goal["name"] in page
+        assert f"{goal['unseen']['median']:.1%}" in page
+        assert f"at most {goal['at_most']:.0%}, over {goal['unseen']['runs']} runs" in page
+    assert len(VIEW.services.runs) == len(serving["runs"])
+    for run, shown in zip(serving["runs"], VIEW.services.runs, strict=True):
+        assert f'id="{run["id"]}"' in page
+        for metric, time in zip(("ttft", "itl", "e2e"), shown.times, strict=True):
+            if run["measured"][metric] is None:
+                assert time is None
+                continue
+            assert time is not None
+            error = run["unseen"][metric] / run["measured"][metric] - 1
+            assert float(time.error.rstrip("%")) / 100 == pytest.approx(error, abs=7e-4)
