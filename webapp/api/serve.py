@@ -39,7 +39,8 @@ async def serve(
 
     A short run is answered at once; a long one becomes a job (202), whose address is in Location.
     """
-    scenario = question.to_scenario()
+    # A trace may have tens of thousands of lines: too many to read on the event loop.
+    scenario = await anyio.to_thread.run_sync(question.to_scenario)
     if scenario.effort > SHORT_EFFORT_S:
         job = jobs.start(question.model_dump_json().encode(), scenario.workload.size.requests)
         place = str(request.url_for("look_at_job", job_id=job.id).path)

@@ -72,6 +72,8 @@ Arrivals = Annotated[
 
 
 class FixedQuestion(StrictModel):
+    """Always the same number of tokens."""
+
     kind: Literal["fixed"]
     tokens: Tokens
 
@@ -81,6 +83,8 @@ class FixedQuestion(StrictModel):
 
 
 class UniformQuestion(StrictModel):
+    """Each number of tokens from ``low`` to ``high`` with the same chance."""
+
     kind: Literal["uniform"]
     low: Tokens
     high: Tokens
@@ -91,6 +95,8 @@ class UniformQuestion(StrictModel):
 
 
 class LogNormalQuestion(StrictModel):
+    """Lengths as those of real texts; ``cv`` is their deviation over the mean."""
+
     kind: Literal["lognormal"]
     mean: float = Field(ge=1, le=lengths.MAX_TOKENS)
     cv: float = Field(default=1.0, ge=0, le=100)

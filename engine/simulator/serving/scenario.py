@@ -63,14 +63,19 @@ class ServingScenario:
         """Roughly the seconds that simulating takes on one core, to tell short runs from long.
 
         A request is taken in and ended, its prompt may take several steps, and its blocks may be
-        looked up; each token is priced, in turns that are not those of rank one by one.
+        looked up; each token is priced, in turns that are not those of rank one by one. A router
+        may ask all units about each request, and a prefix-aware one looks its blocks up in each.
         """
         requests, prompt, output = self.workload.size
         prefill_steps = prompt / self.engine.max_step_tokens
         looked_up = prompt / self.deployment.block_size if self.engine.prefix_caching else 0.0
         by_rank = POLICIES[self.engine.policy].turn_is_rank
         a_token = 5e-6 if by_rank else 5e-5
-        return requests * (5e-4 + 5e-5 * prefill_steps + 2e-6 * looked_up + a_token * output)
+        a_unit = 0.0 if self.routing is Routing.ROUND_ROBIN else 5e-6
+        if self.routing is Routing.PREFIX_AWARE:
+            a_unit += 8e-6 * looked_up
+        a_request = 5e-4 + 5e-5 * prefill_steps + 8e-6 * looked_up + a_token * output
+        return 3e-4 * self.units + requests * (a_request + a_unit * self.units)
 
     def kv_blocks(self) -> int:
         """Blocks of cache of each unit.

@@ -19,7 +19,7 @@ import json
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from io import StringIO
 from typing import Literal, NamedTuple, cast
 
@@ -240,8 +240,7 @@ def _date(text: str) -> float:
         moment = datetime.fromisoformat(whole)
     except ValueError:
         return math.nan
-    origin = datetime(1970, 1, 1, tzinfo=moment.tzinfo)
-    return (moment - origin).total_seconds()
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
 
 
 def _keys(record: Mapping[str, Cell], column: str, line: int) -> tuple[int, ...]:

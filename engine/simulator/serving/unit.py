@@ -23,6 +23,9 @@ from engine.simulator.serving.recorder import UnitRecorder
 from engine.simulator.serving.settings import UNLIMITED_WAITING, EngineSettings
 from engine.simulator.serving.stretch import price_stretch
 
+MOST_STEPS = 4096
+"""Steps of a stretch: what is kept of each of them until it is told takes memory."""
+
 EventListener = Callable[[int, Event], None]
 """Is told of the place of a unit and of each event of its loop."""
 
@@ -126,7 +129,7 @@ class ServingUnit:
         """
         ended = len(self._ends)
         while self.loop.has_work and self.clock.now() < until:
-            steps = self.scheduler.uniform_steps() if self._fast else 0
+            steps = min(self.scheduler.uniform_steps(), MOST_STEPS) if self._fast else 0
             starts = steps > 0 and self.scheduler.could_start()
             if steps > 0 and not starts:
                 self._run_stretch(steps, until)

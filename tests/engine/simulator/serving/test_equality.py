@@ -17,6 +17,7 @@ from engine.simulator.serving.routing import Routing
 from engine.simulator.serving.scenario import ServingScenario
 from engine.simulator.serving.settings import EngineSettings, ServiceLevel
 from engine.simulator.serving.simulation import simulate_serving
+from engine.simulator.serving.unit import MOST_STEPS, UnitRecorder
 from engine.simulator.serving.workload import PrefixGroups, Workload
 
 MODELS = ("llama-3.1-8b", "gpt-oss-20b", "deepseek-v2-lite", "gemma-2-9b")
@@ -73,6 +74,24 @@ def assert_equal(one, other):
         assert means == pytest.approx(reference.series.means[name], rel=1e-9, abs=1e-9)
     assert result.mfu == pytest.approx(reference.mfu, rel=1e-9)
     assert result.mbu == pytest.approx(reference.mbu, rel=1e-9)
+
+
+def test_a_long_answer_is_told_in_stretches_of_bounded_length(monkeypatch):
+    told = []
+    stretch = UnitRecorder.stretch
+
+    def hear(self, one, *others):
+        told.append(len(one.ends))
+        stretch(self, one, *others)
+
+    monkeypatch.setattr(UnitRecorder, "stretch", hear)
+    scenario = ServingScenario(
+        Deployment("llama-3.1-8b", "h100-sxm"),
+        Workload(PoissonArrivals(1), FixedLength(10), FixedLength(2 * MOST_STEPS), 1),
+    )
+    fast = run(scenario)
+    assert told == [MOST_STEPS, MOST_STEPS - 1]  # the prompt's step gave the first token
+    assert_equal(fast, run(scenario, step_by_step=True))
 
 
 @settings(max_examples=60, deadline=None)

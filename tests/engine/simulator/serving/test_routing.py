@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import pytest
 
+from engine.simulator.deployment import Deployment
+from engine.simulator.serving.arrivals import PoissonArrivals
+from engine.simulator.serving.lengths import FixedLength
 from engine.simulator.serving.prompts import ID_SPACE
 from engine.simulator.serving.routing import MAX_IMBALANCE, Router, Routing
+from engine.simulator.serving.scenario import ServingScenario
 from engine.simulator.serving.settings import EngineSettings
-from engine.simulator.serving.workload import Job
+from engine.simulator.serving.workload import Job, Workload
 from tests.engine.simulator.serving.fakes import serve
 
 
@@ -74,3 +78,20 @@ def test_what_never_fits_is_refused_and_counted():
     answered, statistics = serve(jobs, lambda _: 1.0, EngineSettings(kv_blocks=4))
     assert [r.request_id for r in answered] == ["0"]
     assert (statistics.totals.arrived, statistics.totals.refused) == (2, 1)
+
+
+def test_effort_grows_with_what_a_router_looks_at():
+    def effort(routing, replicas, *, cached=True):
+        return ServingScenario(
+            Deployment("llama-3.1-8b", "h100-sxm"),
+            Workload(PoissonArrivals(8), FixedLength(4000), FixedLength(100), 1000),
+            EngineSettings(prefix_caching=cached),
+            replicas=replicas,
+            routing=routing,
+        ).effort
+
+    one = effort(Routing.PREFIX_AWARE, 1)
+    assert effort(Routing.PREFIX_AWARE, 32) > 10 * one
+    assert effort(Routing.PREFIX_AWARE, 32) > 10 * effort(Routing.LEAST_LOADED, 32)
+    assert effort(Routing.PREFIX_AWARE, 32, cached=False) < one
+    assert effort(Routing.ROUND_ROBIN, 32) < effort(Routing.LEAST_LOADED, 32)

@@ -121,3 +121,15 @@ def test_csv_and_json_lines_say_the_same(rows):
 def test_any_text_is_read_or_refused(text):
     with suppress(InvalidRequest):
         assert read_trace(text).rows
+
+
+def test_times_of_other_zones_are_those_of_the_same_clock():
+    trace = read_trace(
+        "arrival,prompt_tokens,output_tokens\n"
+        "2023-10-29T02:59:59+02:00,1,1\n"
+        "2023-10-29T02:00:00+01:00,2,1\n"
+        "2023-10-29 01:00:01.2500000,3,1\n"
+    )
+    assert [row[:2] for row in trace.rows] == [
+        (1698541199.0, 1), (1698541200.0, 2), (1698541201.25, 3),
+    ]  # fmt: skip
