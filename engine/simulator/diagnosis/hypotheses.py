@@ -15,7 +15,7 @@ import numpy as np
 
 from engine.catalog.precision import get_format
 from engine.simulator.diagnosis.observation import Observation, Times, whole_answer
-from engine.simulator.search.cell import Cell
+from engine.simulator.search.cell import FACTORS, Cell
 from engine.simulator.search.estimate import cost_model, estimate
 from engine.simulator.search.memory import weight_bytes
 
@@ -70,6 +70,10 @@ def turned(cell: Cell, knob: str | None, strength: Strength) -> Cell:
     if knob in Cell.RANGES:
         most = Cell.RANGES[knob][1]
         return replace(cell, **{knob: min(round(getattr(cell, knob) * float(strength)), most)})
+    if knob in FACTORS:
+        low, high = Cell.FACTOR_RANGE
+        factor = getattr(cell, knob) * float(strength)
+        return replace(cell, **{knob: min(max(factor, low), high)})
     return replace(cell, **{knob: strength})
 
 

@@ -88,7 +88,10 @@ def _changes(cell: Cell) -> Iterator[tuple[str, str, Cell]]:
         yield "cached-prefix", "half the prompt cached already", cached
     if cell.devices < 8:
         yield "more-devices", "twice the devices", replace(cell, devices=2 * cell.devices)
-    wide = replace(cell, bandwidth_factor=2 * cell.bandwidth_factor)
-    yield "twice-the-bandwidth", "a device with twice the memory bandwidth", wide
-    fast = replace(cell, flops_factor=2 * cell.flops_factor)
-    yield "twice-the-flops", "a device with twice the FLOP/s", fast
+    most = Cell.FACTOR_RANGE[1] / 2
+    if cell.bandwidth_factor <= most:
+        wide = replace(cell, bandwidth_factor=2 * cell.bandwidth_factor)
+        yield "twice-the-bandwidth", "a device with twice the memory bandwidth", wide
+    if cell.flops_factor <= most:
+        fast = replace(cell, flops_factor=2 * cell.flops_factor)
+        yield "twice-the-flops", "a device with twice the FLOP/s", fast

@@ -75,7 +75,9 @@ def _neighbours(cell: Cell) -> Iterator[tuple[str, float, float, tuple[Cell, Cel
     for knob in FACTORS:
         if cell.times == "ideal" and knob in ("launch_factor", "host_factor"):
             continue
-        low, high = (getattr(cell, knob) * math.exp(sign * _STEP) for sign in (-1, 1))
+        least, most = Cell.FACTOR_RANGE
+        low = max(getattr(cell, knob) * math.exp(-_STEP), least)
+        high = min(getattr(cell, knob) * math.exp(_STEP), most)
         yield knob, low, high, (replace(cell, **{knob: low}), replace(cell, **{knob: high}))
     for knob in _WHOLE:
         now: int = getattr(cell, knob)

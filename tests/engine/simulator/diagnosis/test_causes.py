@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from engine.simulator.diagnosis.diagnose import diagnose
+from engine.simulator.diagnosis.hypotheses import turned
 from engine.simulator.diagnosis.observation import Observation
 from engine.simulator.search.cell import Cell
 from engine.simulator.search.estimate import cost_model, estimate
@@ -184,3 +185,15 @@ def test_removing_the_cause_gives_the_usual_times() -> None:
     assert best.name == "remove-the-cause"
     assert best.ttft == pytest.approx(ttft, rel=0.3)
     assert best.itl == pytest.approx(itl)
+
+
+@pytest.mark.parametrize("knob", ["bandwidth_factor", "flops_factor", "host_factor"])
+@pytest.mark.parametrize("factor", Cell.FACTOR_RANGE)
+def test_devices_at_the_ends_of_what_can_be_asked_are_diagnosed(knob: str, factor: float) -> None:
+    cell = replace(BASE, **{knob: factor})
+    assert diagnose([Observation(cell, *times(cell))]).causes
+
+
+def test_a_cause_turns_the_knob_of_the_device_as_it_was_said() -> None:
+    said = replace(BASE, bandwidth_factor=0.5)
+    assert turned(said, "bandwidth_factor", 0.5).bandwidth_factor == 0.25

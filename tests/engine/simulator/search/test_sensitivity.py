@@ -90,3 +90,11 @@ def test_one_token_has_no_gap_to_move() -> None:
 def test_caches_with_a_layout_of_their_own_have_no_slope_of_bits() -> None:
     assert "kv_bits" not in by_knob(Cell("deepseek-v3.2", "h200-sxm", kv="fp8"), "itl")
     assert by_knob(Cell("llama-3.1-8b", "h200-sxm", batch=64), "itl")["kv_bits"].value > 0
+
+
+def test_the_ends_of_a_knob_have_a_slope_too() -> None:
+    for factor in Cell.FACTOR_RANGE:
+        cell = Cell("llama-3.1-8b", "h100-sxm", bandwidth_factor=factor, flops_factor=factor)
+        found = by_knob(cell, "itl")["bandwidth_factor"]
+        assert found.low[0] < found.high[0]
+        assert found.value == pytest.approx(-1, abs=0.05)
