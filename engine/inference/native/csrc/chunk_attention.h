@@ -4,7 +4,8 @@
 // First keys and values are stored and packed, in blocks of kBlock positions, once for all queries
 // of a KV head; then blocks of queries pass over them with an online softmax (Milakov and Gimelshein
 // 2018, arXiv 1805.02867; in tiles: Dao et al. 2022, arXiv 2205.14135). Scores and sums are float32;
-// what is multiplied is float32 where cache or weights are, and bfloat16 else.
+// what is multiplied has the cache's format, and where that is quantised the weights' (bfloat16 for
+// all but float32).
 
 #pragma once
 

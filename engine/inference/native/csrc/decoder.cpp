@@ -4,7 +4,6 @@
 #include <cmath>
 #include <exception>
 #include <limits>
-#include <new>
 
 #include "vec.h"
 
@@ -343,7 +342,11 @@ extern "C" {
 // A decoder of this model, or null where it is not supported or there is no memory.
 Decoder* firsttoken_new(const firsttoken::ModelSpec* model) {
     if (!firsttoken::Attention::supports(model->head_dim)) return nullptr;
-    return new (std::nothrow) Decoder(*model);
+    try {
+        return new Decoder(*model);
+    } catch (const std::exception&) {
+        return nullptr;
+    }
 }
 
 void firsttoken_free(Decoder* decoder) { delete decoder; }
