@@ -72,6 +72,7 @@ class NativeDecoder:
             transformer, cache, library, num_tokens=num_tokens, unknown_ids=holes
         )
         self._vocab_size = transformer.config.vocab_size
+        self._max_positions = transformer.rotary[0].max_positions
         self._library = library
         self._handle = library.firsttoken_new(self._weights.spec)
         if not self._handle:
@@ -103,8 +104,8 @@ class NativeDecoder:
         ``num_layers``: so many of the first layers, then the final norm and the head; all if None.
 
         Raises:
-            ValueError: the plan is empty, a sequence has no tokens or too few blocks, or the model
-                has not so many layers.
+            ValueError: the plan is empty, a sequence has no tokens or too few blocks, the model has
+                not so many layers, or it does not know a token or a position.
             MemoryError: there is no memory for it, or no thread.
         """
         most = self._weights.spec.num_layers
@@ -142,6 +143,8 @@ class NativeDecoder:
             used = -(-(sequence.start + sequence.num_tokens) // block_size)
             if sequence.num_tokens == 0:
                 raise ValueError("a scheduled sequence needs at least one token")
+            if sequence.start + sequence.num_tokens > self._max_positions:
+                raise ValueError(f"a scheduled sequence is longer than {self._max_positions}")
             if len(sequence.block_table) < used:
                 raise ValueError("a scheduled sequence has too few blocks for its tokens")
             first_blocks.append(len(blocks))
@@ -151,6 +154,9 @@ class NativeDecoder:
             if sequence.samples:
                 sample_rows += range(len(token_ids) - sequence.num_sampled, len(token_ids))
                 sampled.append(sequence)
+        # Native code reads whatever stands there, beyond a table as well.
+        if min(token_ids) < 0 or max(token_ids) >= self._vocab_size:
+            raise ValueError("a scheduled sequence has a token that the model does not know")
         parts = (token_ids, first_rows, starts, first_blocks, blocks, sample_rows)
         memory = np.array([number for part in parts for number in part], dtype=np.int32)
         step, at = self._step, memory.ctypes.data

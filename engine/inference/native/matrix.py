@@ -69,7 +69,13 @@ class NativeMatrix:
         return torch.from_numpy(self._owned[0])
 
     def rows(self, which_r: Tensor) -> Tensor:
-        """Weights of these outputs, ``[r]`` to ``[r, k]`` in float32, without the bias."""
+        """Weights of these outputs, ``[r]`` to ``[r, k]`` in float32, without the bias.
+
+        Raises:
+            IndexError: there is no such output.
+        """
+        if len(which_r) and not 0 <= int(which_r.min()) <= int(which_r.max()) < self.outputs:
+            raise IndexError(f"outputs are from 0 to {self.outputs - 1}")
         wanted = which_r.to(torch.int32).contiguous()
         weight_rk = torch.empty(len(wanted), self.inputs)
         self._library.unpack_rows(self.struct, wanted.data_ptr(), len(wanted), weight_rk.data_ptr())

@@ -270,7 +270,14 @@ def test_greedy_texts_are_those_of_torch(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_plans_that_make_no_sense_are_refused() -> None:
     native = decoder(tiny(), new_cache(tiny()))
-    for part in (sequence([], table=[0]), sequence([1] * 17, table=[0])):
+    vocabulary = tiny().config.vocab_size
+    for part in (
+        sequence([], table=[0]),
+        sequence([1] * 17, table=[0]),
+        sequence([1, vocabulary], table=[0]),
+        sequence([-1], table=[0]),
+        sequence([1], start=10**6, table=[0]),
+    ):
         with pytest.raises(ValueError, match="a scheduled sequence"):
             native.logits(plan(part))
     with pytest.raises(ValueError, match="at least one sequence"):

@@ -98,3 +98,12 @@ def test_a_lane_says_what_torch_says(name: str, monkeypatch: pytest.MonkeyPatch)
         assert native == (mode == "auto")
         texts.append(alone(opened.executor, random_ids(120, seed=3), 20))
     assert texts[0] == texts[1]
+
+
+def test_rows_that_are_not_there_are_refused() -> None:
+    matrix = MatrixPacker(library()).pack_floats(torch.ones(5, 32), bfloat16=False)
+    assert matrix.rows(torch.tensor([4])).sum() == 32
+    assert matrix.rows(torch.tensor([], dtype=torch.long)).shape == (0, 32)
+    for outside in ([5], [0, -1]):
+        with pytest.raises(IndexError, match="0 to 4"):
+            matrix.rows(torch.tensor(outside))
