@@ -75,7 +75,6 @@ def _environment(language: Language) -> Environment:
         extensions=["jinja2.ext.i18n"],
     )
     catalog = texts(language)
-    environment.filters["bytes"] = bytes_label
     with_gettext = cast("_Gettext", environment)
     with_gettext.install_gettext_callables(catalog.gettext, catalog.ngettext, newstyle=True)
     return environment
@@ -111,6 +110,7 @@ class _Helpers:
             "number": self.number,
             "tick": self.tick,
             "significant": significant,
+            "bytes_label": bytes_label,
             "language": self.language,
             "languages": tuple(Language),
         }
