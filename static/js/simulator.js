@@ -10,6 +10,12 @@ compare?.addEventListener("input", () => {
   second.disabled = !compare.checked;
 });
 
+// A form with a wrong field is not sent: say so, instead of leaving old numbers in silence.
+const unsent = document.getElementById("unsent");
+form.addEventListener("input", () => {
+  unsent.hidden = form.checkValidity();
+});
+
 document.addEventListener("htmx:afterSwap", ({ target }) => {
   if (target.id !== "answer") return;
   const query = new URLSearchParams(new FormData(form));

@@ -7,7 +7,8 @@ function valueOf(slider) {
   const place = Number(slider.value);
   if (slider.dataset.scale !== "log2") return place;
   const value = 2 ** place;
-  return value < 10 ? Number(value.toPrecision(2)) : Math.round(value);
+  const whole = partner(slider)?.step !== "any";
+  return whole || value >= 10 ? Math.round(value) : Number(value.toPrecision(2));
 }
 
 function placeOf(slider, value) {

@@ -109,3 +109,22 @@ def test_numbers_open_into_their_formulas(fake_server: LiveApp, open_page: OpenP
     page = open_page(fake_server, "/simulator")
     page.get_by_text("How each number comes about").click()
     page.get_by_role("row", name="memory.kv_bytes_per_token").wait_for()
+
+
+def test_a_wrong_field_is_marked_and_said_and_sliders_give_whole_numbers(
+    fake_server: LiveApp, open_page: OpenPage
+) -> None:
+    page = open_page(fake_server, "/simulator")
+    batch = page.get_by_label("Requests together", exact=True)
+    slider = page.get_by_label("Requests together, slider")
+    slider.focus()
+    for _ in range(6):
+        page.keyboard.press("ArrowRight")
+        assert batch.input_value().isdigit()
+    page.wait_for_url("**batch=3&**")
+    notice = page.get_by_text("still those from before")
+    assert notice.is_hidden()
+    batch.fill("2.5")
+    notice.wait_for()
+    batch.fill("2")
+    notice.wait_for(state="hidden")

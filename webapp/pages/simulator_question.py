@@ -17,10 +17,10 @@ from engine.simulator.layout import Layout
 from engine.simulator.run import Batch
 
 WEIGHTS = (
-    "fp32", "bf16", "fp8", "int8", "int8-g128", "int4-g128", "int4-g32",
-    "mxfp4", "nvfp4", "q8_0", "q6_k", "q5_k", "q4_k", "q4_0",
+    "fp32", "bf16", "fp16", "fp8", "fp8-b128", "int8", "int8-g128", "int4-g128", "int4-g32",
+    "mxfp4", "nvfp4", "q8_0", "q6_k", "q5_k_m", "q4_k_m", "q4_0",
 )  # fmt: skip
-CACHES = ("fp32", "bf16", "fp8", "int8", "int4-g32")
+CACHES = ("fp32", "bf16", "fp16", "fp8", "int8", "int4-g32")
 ACTIVATIONS = ("", "fp32", "tf32", "bf16", "fp16", "fp8", "int8", "nvfp4")
 
 

@@ -142,3 +142,25 @@ def test_exports_are_the_documents_of_the_api(client: TestClient) -> None:
     assert lines[0].startswith("quantity,value,unit")
     assert any(line.startswith(f"ttft,{document['ttft']['value']}") for line in lines)
     assert client.get("/simulator/scenario.json?model=nope").status_code == 422
+
+
+@pytest.mark.parametrize(
+    ("path", "name", "value"),
+    [
+        ("/simulator", "weights", "iq3_xxs"),
+        ("/simulator", "tensor", "3"),
+        ("/simulator", "hardware", "this-machine"),
+        ("/simulator", "model", "nope"),
+        ("/serving", "weights", "tf32"),
+        ("/serving", "tensor", "6"),
+    ],
+)
+def test_controls_show_what_the_link_asks_for(
+    client: TestClient, path: str, name: str, value: str
+) -> None:
+    page = client.get(f"{path}?{name}={value}").text
+    control = re.search(rf'<select id="{name}".*?</select>', page, re.DOTALL)
+    assert control
+    (chosen,) = re.findall(r"<option[^>]* selected>([^<]*)", control[0])
+    found = re.search(r'<option value="([^"]*)" selected', control[0])
+    assert (found[1] if found else chosen) == value
