@@ -7,7 +7,7 @@ that the event loop only passes them on.
 from __future__ import annotations
 
 import gzip
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal, cast
 
@@ -21,6 +21,7 @@ from engine.simulator.search.document import at_field, placed, read_sweep, sweep
 from engine.simulator.search.search_document import read_requirement, search_document
 from engine.simulator.search.sweep import METRICS, run_sweep
 from webapp import json_codec
+from webapp.pages.serving_runs import make_knee, make_serving
 
 _GZIP_LEVEL = 5
 
@@ -47,11 +48,11 @@ def answer(question: Question) -> bytes:
     task = _TASKS.get(question.task)
     if task is None:
         raise InvalidRequest("there is no such question", field="task")
-    content = "".join(task(question)).encode()
+    content = task(question)
     return gzip.compress(content, _GZIP_LEVEL) if question.compressed else content
 
 
-def _sweep(question: Question) -> Iterable[str]:
+def _sweep(question: Question) -> bytes:
     sweep = read_sweep(question.body)
     metrics = cast("list[str] | None", question.body.get("metrics")) or METRICS
     try:
@@ -59,29 +60,39 @@ def _sweep(question: Question) -> Iterable[str]:
     except EngineError as error:
         raise placed(error, sweep) from None
     if question.form == "csv":
-        return sweep_csv(result, metrics)
-    return [json_codec.dumps(sweep_document(result, metrics))]
+        return "".join(sweep_csv(result, metrics)).encode()
+    return json_codec.dumps(sweep_document(result, metrics)).encode()
 
 
-def _search(question: Question) -> Iterable[str]:
+def _search(question: Question) -> bytes:
     body = dict(question.body)
     finalists = cast("int", body.pop("finalists"))
     result = cheapest(read_requirement(body))
     runs = [confirm(result.requirement, item) for item in result.best[:finalists]]
-    return [json_codec.dumps(search_document(result, runs))]
+    return json_codec.dumps(search_document(result, runs)).encode()
 
 
-def _diagnose(question: Question) -> Iterable[str]:
+def _diagnose(question: Question) -> bytes:
     try:
         found = diagnose(read_observations(question.body))
     except EngineError as error:
         # A name that the catalogue does not have is found only now.
         raise (at_field(error, f"cell.{error.field}") if error.field in KNOBS else error) from None
-    return [json_codec.dumps(diagnosis_document(found))]
+    return json_codec.dumps(diagnosis_document(found)).encode()
 
 
-_TASKS: Mapping[str, Callable[[Question], Iterable[str]]] = {
+def _serving_page(question: Question) -> bytes:
+    return make_serving(question.body)
+
+
+def _knee_page(question: Question) -> bytes:
+    return make_knee(question.body)
+
+
+_TASKS: Mapping[str, Callable[[Question], bytes]] = {
     "sweep": _sweep,
     "search": _search,
     "diagnose": _diagnose,
+    "serving-page": _serving_page,
+    "knee-page": _knee_page,
 }

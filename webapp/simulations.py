@@ -26,6 +26,8 @@ THREAD_TOKENS = 2**13
 """Output tokens of all requests up to which a run is short: some tenths of a second."""
 THREAD_CACHED_TOKENS = 2**20
 """Prompt and output tokens of all requests up to which a run is short, however few are output."""
+SHORT_EFFORT_S = 0.15
+"""Seconds that simulating a service may take, about, in a thread beside the event loop."""
 TIMEOUT_S = 60.0
 
 Document = dict[str, object]

@@ -14,9 +14,7 @@ from webapp.jobs import Document
 from webapp.problems import JsonResponse, Problem
 from webapp.schemas.problem import problem_responses
 from webapp.schemas.serve import JobDocument, ServeRequest, ServingDocument
-
-SHORT_EFFORT_S = 0.15
-"""Runs that take about so long are answered at once, in a thread beside the event loop."""
+from webapp.simulations import SHORT_EFFORT_S
 
 router = APIRouter(tags=["simulator"], route_class=StrictJsonRoute)
 jobs_router = APIRouter(tags=["simulator"])

@@ -8,34 +8,37 @@ from fastapi.responses import HTMLResponse
 from starlette.responses import Response
 
 from engine.errors import EngineError, QueueFull
-from webapp.dependencies import SimulationsDep
+from webapp.answers import Question
+from webapp.computing import Computer
+from webapp.dependencies import ComputerDep, SimulationsDep
 from webapp.i18n import texts
 from webapp.pages.context_view import context_view, read_context_question
 from webapp.pages.elsewhere import measured_device
 from webapp.pages.serving_question import read_serving_question
+from webapp.pages.serving_runs import body_of, read_knee, read_serving
 from webapp.pages.serving_view import (
+    KNEE,
+    KNEE_REQUESTS,
     KneeAnswer,
     ServingAnswer,
-    knee_answer,
-    serving_answer,
     serving_form,
 )
 from webapp.pages.simulator_export import ExplainView, explain_view, scenario_csv, scenario_of
-from webapp.pages.simulator_question import read_simulator_question
-from webapp.pages.simulator_view import simulator_answer, simulator_form
+from webapp.pages.simulator_question import SimulatorQuestion, read_simulator_question
+from webapp.pages.simulator_view import SimulatorAnswer, simulator_answer, simulator_form
 from webapp.pages.validation_view import validation_view
 from webapp.problems import JsonResponse
 from webapp.rendering import language_of, link, render
-from webapp.simulations import SimulationRunner
+from webapp.simulations import SHORT_EFFORT_S, SimulationRunner
 
 router = APIRouter(default_response_class=HTMLResponse, include_in_schema=False)
 
 
 @router.get("/simulator")
-async def simulator(request: Request) -> HTMLResponse:
+async def simulator(request: Request, simulations: SimulationsDep) -> HTMLResponse:
     """Any model on any hardware, and a second scenario beside it."""
     question = read_simulator_question(request.query_params)
-    answer = await anyio.to_thread.run_sync(simulator_answer, question, texts(language_of(request)))
+    answer = await _simulated(request, question, simulations)
     context: dict[str, object] = {
         "room": "simulator",
         "form": simulator_form(question),
@@ -47,10 +50,10 @@ async def simulator(request: Request) -> HTMLResponse:
 
 
 @router.get("/fragments/simulator")
-async def simulator_fragment(request: Request) -> HTMLResponse:
+async def simulator_fragment(request: Request, simulations: SimulationsDep) -> HTMLResponse:
     """The answer alone."""
     question = read_simulator_question(request.query_params)
-    answer = await anyio.to_thread.run_sync(simulator_answer, question, texts(language_of(request)))
+    answer = await _simulated(request, question, simulations)
     return render(request, "fragments/simulator.html", {"answer": answer})
 
 
@@ -88,45 +91,58 @@ async def scenario_as_csv(request: Request, simulations: SimulationsDep) -> Resp
 
 
 @router.get("/serving")
-async def serving(request: Request, simulations: SimulationsDep) -> HTMLResponse:
+async def serving(request: Request, computer: ComputerDep) -> HTMLResponse:
     """A service under load: one run, its requests and its levels over time."""
     question = read_serving_question(request.query_params)
     context: dict[str, object] = {
         "room": "serving",
         "form": serving_form(question),
-        "answer": await _served(request, simulations),
+        "answer": await _served(request, computer),
         "measured_device": measured_device,
     }
     return render(request, "pages/serving.html", context)
 
 
 @router.get("/fragments/serving")
-async def serving_fragment(request: Request, simulations: SimulationsDep) -> HTMLResponse:
+async def serving_fragment(request: Request, computer: ComputerDep) -> HTMLResponse:
     """The run alone."""
-    answer = await _served(request, simulations)
+    answer = await _served(request, computer)
     return render(request, "fragments/serving.html", {"answer": answer})
 
 
 @router.get("/fragments/knee")
-async def knee_fragment(request: Request, simulations: SimulationsDep) -> HTMLResponse:
+async def knee_fragment(request: Request, computer: ComputerDep) -> HTMLResponse:
     """Latency over throughput, of eight runs."""
     question = read_serving_question(request.query_params)
-    said = texts(language_of(request))
+    asked = Question("knee-page", body_of(question, language_of(request)))
     try:
-        async with simulations.slot():
-            knee = await anyio.to_thread.run_sync(knee_answer, question, said)
-    except QueueFull as error:
+        # A question that is refused needs no process to be refused in.
+        question.at(KNEE[0], KNEE_REQUESTS).scenario()
+        knee = read_knee(await computer.answer(asked, long=True))
+    except EngineError as error:
         knee = KneeAnswer(refusal=error.message)
     return render(request, "fragments/knee.html", {"knee": knee})
 
 
-async def _served(request: Request, simulations: SimulationRunner) -> ServingAnswer:
-    question = read_serving_question(request.query_params)
+async def _simulated(
+    request: Request, question: SimulatorQuestion, simulations: SimulationRunner
+) -> SimulatorAnswer:
     said = texts(language_of(request))
     try:
         async with simulations.slot():
-            return await anyio.to_thread.run_sync(serving_answer, question, said)
+            return await anyio.to_thread.run_sync(simulator_answer, question, said)
     except QueueFull as error:
+        return SimulatorAnswer(question, refusal=(error.field, error.message))
+
+
+async def _served(request: Request, computer: Computer) -> ServingAnswer:
+    question = read_serving_question(request.query_params)
+    asked = Question("serving-page", body_of(question, language_of(request)))
+    try:
+        # A longer run would hold the interpreter, and with it every stream of tokens.
+        long = question.scenario().effort > SHORT_EFFORT_S
+        return read_serving(await computer.answer(asked, long=long))
+    except EngineError as error:
         return ServingAnswer(question, refusal=error.message)
 
 

@@ -5,9 +5,12 @@ from __future__ import annotations
 import pytest
 from fastapi.testclient import TestClient
 
+from engine.errors import QueueFull
 from engine.simulator.serving.simulation import simulate_serving
+from webapp import answers, simulations
 from webapp.i18n import Language, texts
 from webapp.pages.serving_question import ServingQuestion, read_serving_question
+from webapp.pages.serving_runs import body_of, make_knee, make_serving, read_knee, read_serving
 from webapp.pages.serving_view import KNEE, knee_answer, serving_answer
 
 ENGLISH = texts(Language.ENGLISH)
@@ -78,3 +81,42 @@ def test_whatever_a_link_says_the_page_answers(client: TestClient, query: str, s
     assert answer.status_code == 200
     assert said in answer.text
     assert client.get(f"/fragments/knee?{query}&requests=20&output=5").status_code == 200
+
+
+def test_an_answer_crosses_processes_unchanged() -> None:
+    body = body_of(SMALL, Language.CHINESE)
+    chinese = texts(Language.CHINESE)
+    made, direct = read_serving(make_serving(body)), serving_answer(SMALL, chinese)
+    assert (made.question, made.rows, made.gantt) == (SMALL, direct.rows, direct.gantt)
+    assert made.facts.series == direct.facts.series
+    assert read_knee(make_knee(body)).refusal is None
+
+
+def test_long_runs_and_the_knee_leave_the_interpreter_of_this_process_alone(
+    client: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    long = ServingQuestion(requests=400, output=500)
+    assert long.scenario().effort > simulations.SHORT_EFFORT_S
+    expected = serving_answer(long, ENGLISH).rows[0].values[2]
+    monkeypatch.setattr(answers, "_TASKS", {})  # a child has its own
+    answer = client.get("/fragments/serving?requests=400&output=500")
+    assert "There is no prediction" not in answer.text
+    assert expected in answer.text
+    assert "There is no prediction" not in client.get("/fragments/knee?requests=20").text
+    assert "There is no prediction" in client.get("/fragments/serving?requests=20&output=5").text
+
+
+@pytest.mark.parametrize(
+    "page",
+    ["simulator", "fragments/simulator", "serving", "fragments/serving", "fragments/knee"],
+)
+def test_where_too_many_wait_the_page_says_so(
+    client: TestClient, monkeypatch: pytest.MonkeyPatch, page: str
+) -> None:
+    def full(runner: simulations.SimulationRunner) -> None:
+        raise QueueFull("too many simulations are waiting; try again in a moment")
+
+    monkeypatch.setattr(simulations.SimulationRunner, "slot", full)
+    answer = client.get(f"/{page}")
+    assert answer.status_code == 200
+    assert "too many simulations are waiting" in answer.text
