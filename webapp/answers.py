@@ -21,7 +21,7 @@ from engine.simulator.search.document import at_field, placed, read_sweep, sweep
 from engine.simulator.search.search_document import read_requirement, search_document
 from engine.simulator.search.sweep import METRICS, run_sweep
 from webapp import json_codec
-from webapp.pages.serving_runs import make_knee, make_serving
+from webapp.pages.serving_runs import make_runs
 
 _GZIP_LEVEL = 5
 
@@ -82,11 +82,7 @@ def _diagnose(question: Question) -> bytes:
 
 
 def _serving_page(question: Question) -> bytes:
-    return make_serving(question.body)
-
-
-def _knee_page(question: Question) -> bytes:
-    return make_knee(question.body)
+    return make_runs(question.body)
 
 
 _TASKS: Mapping[str, Callable[[Question], bytes]] = {
@@ -94,5 +90,4 @@ _TASKS: Mapping[str, Callable[[Question], bytes]] = {
     "search": _search,
     "diagnose": _diagnose,
     "serving-page": _serving_page,
-    "knee-page": _knee_page,
 }

@@ -1,62 +1,99 @@
-"""Runs of the serving page as questions that a process of its own can answer.
-
-The question goes there as JSON values. What comes back are the page's own frozen dataclasses,
-pickled by our own code in a process that we started: nothing that a reader sends is unpickled.
-"""
+"""Runs of the serving page, also as JSON values: a process of its own makes the long ones."""
 
 from __future__ import annotations
 
-import copyreg
-import pickle
-from collections.abc import Mapping
-from dataclasses import asdict
-from types import MappingProxyType
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from typing import Any, cast
 
-from webapp.i18n import Language, texts
+from engine.simulator.serving.quantiles import Distribution
+from engine.simulator.serving.recorder import RequestTimes, Totals
+from engine.simulator.serving.result import ServingResult
+from engine.simulator.serving.series import TimeSeries
+from engine.simulator.serving.simulation import simulate_serving
 from webapp.pages.serving_question import ServingQuestion
-from webapp.pages.serving_view import KneeAnswer, ServingAnswer, knee_answer, serving_answer
+
+MOST_SHOWN = 48
+"""Requests that the picture of single requests shows: the first ones."""
+_DISTRIBUTIONS = ("ttft", "itl", "tpot", "e2e", "queued")
+_PLAIN = ("kv_blocks", "span", "mfu", "mbu")
 
 
-def _shown(table: dict[object, object]) -> MappingProxyType[object, object]:
-    return MappingProxyType(table)
+@dataclass(frozen=True, slots=True)
+class ServedRun:
+    """A run, and the times of its first requests in the order in which they came."""
+
+    result: ServingResult
+    first: tuple[RequestTimes, ...]
 
 
-def _reduced(table: MappingProxyType[object, object]) -> tuple[Any, ...]:
-    return _shown, (dict(table),)
+def run_serving(question: ServingQuestion) -> ServedRun:
+    """The run that a question asks for.
+
+    Raises:
+        EngineError: a knob is wrong, or the run is too long for the page (names the field).
+    """
+    served: list[RequestTimes] = []
+
+    def hear(times: RequestTimes) -> None:
+        served.append(times)
+
+    result = simulate_serving(question.scenario(), on_request=hear)
+    served.sort(key=lambda times: times.arrival)
+    return ServedRun(result, tuple(served[:MOST_SHOWN]))
 
 
-# Tables of the simulator's dataclasses are read-only views, which pickle does not know by itself.
-copyreg.pickle(MappingProxyType, _reduced)
+def body_of(questions: Sequence[ServingQuestion]) -> dict[str, object]:
+    """Questions as JSON values, for ``make_runs``."""
+    return {"questions": [asdict(question) for question in questions]}
 
 
-def body_of(question: ServingQuestion, language: Language) -> dict[str, object]:
-    """The question, and the language that its answer is put into, as JSON values."""
-    return {"question": asdict(question), "language": language.value}
+def make_runs(body: Mapping[str, object]) -> bytes:
+    """The runs of a ``body_of`` as JSON, for ``read_runs``.
+
+    Raises:
+        EngineError: as for ``run_serving``.
+    """
+    asked = cast("list[dict[str, Any]]", body["questions"])
+    return json.dumps([_values(run_serving(ServingQuestion(**each))) for each in asked]).encode()
 
 
-def make_serving(body: Mapping[str, object]) -> bytes:
-    """The ``ServingAnswer`` to a ``body_of``, for ``read_serving``."""
-    question, language = _asked(body)
-    return pickle.dumps(serving_answer(question, texts(language)))
+def read_runs(made: bytes, questions: Sequence[ServingQuestion]) -> tuple[ServedRun, ...]:
+    """What ``make_runs`` made of the questions."""
+    return tuple(map(_rebuilt, questions, json.loads(made)))
 
 
-def make_knee(body: Mapping[str, object]) -> bytes:
-    """The ``KneeAnswer`` to a ``body_of``, for ``read_knee``."""
-    question, language = _asked(body)
-    return pickle.dumps(knee_answer(question, texts(language)))
+def _values(run: ServedRun) -> dict[str, object]:
+    result = run.result
+    found: dict[str, Distribution | None] = {name: getattr(result, name) for name in _DISTRIBUTIONS}
+    return {
+        **{name: getattr(result, name) for name in _PLAIN},
+        **{name: None if each is None else asdict(each) for name, each in found.items()},
+        "totals": asdict(result.totals),
+        "series": asdict(result.series),
+        "first": run.first,
+    }
 
 
-def read_serving(made: bytes) -> ServingAnswer:
-    """What ``make_serving`` made."""
-    return cast(ServingAnswer, pickle.loads(made))  # noqa: S301 - from our own process
+def _rebuilt(question: ServingQuestion, values: dict[str, Any]) -> ServedRun:
+    scenario, series = question.scenario(), values["series"]
+    distributions: dict[str, Any] = {name: _distribution(values[name]) for name in _DISTRIBUTIONS}
+    result = ServingResult(
+        scenario=scenario,
+        cost_model=scenario.deployment.cost_model(),
+        totals=Totals(**values["totals"]),
+        series=TimeSeries(
+            series["width"], {name: tuple(means) for name, means in series["means"].items()}
+        ),
+        **{name: values[name] for name in _PLAIN},
+        **distributions,
+    )
+    return ServedRun(result, tuple(RequestTimes(*times) for times in values["first"]))
 
 
-def read_knee(made: bytes) -> KneeAnswer:
-    """What ``make_knee`` made."""
-    return cast(KneeAnswer, pickle.loads(made))  # noqa: S301 - from our own process
-
-
-def _asked(body: Mapping[str, object]) -> tuple[ServingQuestion, Language]:
-    values = cast("dict[str, Any]", body["question"])
-    return ServingQuestion(**values), Language(cast(str, body["language"]))
+def _distribution(values: dict[str, Any] | None) -> Distribution | None:
+    if values is None:
+        return None
+    percentiles: tuple[float, ...] = tuple(values.pop("percentiles"))
+    return Distribution(percentiles=percentiles, **values)

@@ -10,19 +10,16 @@ from engine.catalog.models import ModelSpec, all_models
 from engine.catalog.units import significant, time_label
 from engine.errors import EngineError
 from engine.simulator.serving.quantiles import Distribution
-from engine.simulator.serving.recorder import RequestTimes
 from engine.simulator.serving.result import ServingResult
 from engine.simulator.serving.routing import Routing
-from engine.simulator.serving.simulation import simulate_serving
 from webapp.i18n import Texts
 from webapp.line_chart import ChartWords, Line, LineStyle, Plot, plot
 from webapp.pages.elsewhere import hardware_by_category
 from webapp.pages.serving_question import ServingQuestion
+from webapp.pages.serving_runs import ServedRun, run_serving
 from webapp.pages.simulator_question import WEIGHTS
 
 PERCENTILES = (50, 90, 95, 99)
-MOST_ROWS = 48
-"""Requests that the picture of single requests shows: the first ones."""
 KNEE = (0.125, 0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 2.0)
 """Loads of the throughput-latency curve, as multiples of the one that was asked for."""
 KNEE_REQUESTS = 80
@@ -103,28 +100,29 @@ def serving_form(question: ServingQuestion) -> ServingForm:
 
 
 def serving_answer(question: ServingQuestion, said: Texts) -> ServingAnswer:
-    """The run, or why there is none."""
-    served: list[RequestTimes] = []
-
-    def hear(times: RequestTimes) -> None:
-        served.append(times)
-
+    """The run in words and pictures, or why there is none."""
     try:
-        result = simulate_serving(question.scenario(), on_request=hear)
+        return draw_serving(question, run_serving(question), said)
     except EngineError as error:
         return ServingAnswer(question, refusal=error.message)
+
+
+def draw_serving(question: ServingQuestion, run: ServedRun, said: Texts) -> ServingAnswer:
+    """A run that was made in words and pictures."""
+    result = run.result
     return ServingAnswer(
-        question, result, _rows(result, said), _gantt(result, served, said), _levels(result, said)
+        question, result, _rows(result, said), _gantt(run, said), _levels(result, said)
     )
 
 
-def knee_answer(question: ServingQuestion, said: Texts) -> KneeAnswer:
-    """The curve of throughput and latency; each load is a run of its own."""
-    try:
-        runs = [simulate_serving(question.at(factor, KNEE_REQUESTS).scenario()) for factor in KNEE]
-    except EngineError as error:
-        return KneeAnswer(refusal=error.message)
-    runs.sort(key=lambda run: run.output_tokens_per_s)
+def knee_questions(question: ServingQuestion) -> list[ServingQuestion]:
+    """The loads of the curve, each a run of its own."""
+    return [question.at(factor, KNEE_REQUESTS) for factor in KNEE]
+
+
+def draw_knee(served: Sequence[ServedRun], said: Texts) -> KneeAnswer:
+    """The curve of throughput and latency through runs at several loads."""
+    runs = sorted((run.result for run in served), key=lambda run: run.output_tokens_per_s)
     return KneeAnswer(
         (
             _knee(said, runs, "ttft", "prefill", said.gettext("TTFT over throughput, p50 and p95")),
@@ -151,15 +149,15 @@ def _values(found: Distribution | None) -> tuple[str, ...]:
     return tuple(time_label(value) for value in (*numbers, found.mean, found.most))
 
 
-def _gantt(result: ServingResult, served: Sequence[RequestTimes], said: Texts) -> Gantt | None:
-    first = sorted(served, key=lambda times: times.arrival)[:MOST_ROWS]
+def _gantt(run: ServedRun, said: Texts) -> Gantt | None:
+    first = run.first
     if not first:
         return None
     origin = first[0].arrival
     end = max(times.arrival + times.e2e for times in first) - origin
     width, row = 1000.0, 10.0
     scale = width / end
-    slo = result.scenario.slo
+    slo = run.result.scenario.slo
     bars: list[Bar] = []
     for index, times in enumerate(first):
         came = (times.arrival - origin) * scale

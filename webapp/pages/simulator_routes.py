@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import anyio.to_thread
 from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse
@@ -14,13 +16,14 @@ from webapp.dependencies import ComputerDep, SimulationsDep
 from webapp.i18n import texts
 from webapp.pages.context_view import context_view, read_context_question
 from webapp.pages.elsewhere import measured_device
-from webapp.pages.serving_question import read_serving_question
-from webapp.pages.serving_runs import body_of, read_knee, read_serving
+from webapp.pages.serving_question import ServingQuestion, read_serving_question
+from webapp.pages.serving_runs import ServedRun, body_of, read_runs
 from webapp.pages.serving_view import (
-    KNEE,
-    KNEE_REQUESTS,
     KneeAnswer,
     ServingAnswer,
+    draw_knee,
+    draw_serving,
+    knee_questions,
     serving_form,
 )
 from webapp.pages.simulator_export import ExplainView, explain_view, scenario_csv, scenario_of
@@ -114,11 +117,9 @@ async def serving_fragment(request: Request, computer: ComputerDep) -> HTMLRespo
 async def knee_fragment(request: Request, computer: ComputerDep) -> HTMLResponse:
     """Latency over throughput, of eight runs."""
     question = read_serving_question(request.query_params)
-    asked = Question("knee-page", body_of(question, language_of(request)))
     try:
-        # A question that is refused needs no process to be refused in.
-        question.at(KNEE[0], KNEE_REQUESTS).scenario()
-        knee = read_knee(await computer.answer(asked, long=True))
+        runs = await _runs(knee_questions(question), computer)
+        knee = draw_knee(runs, texts(language_of(request)))
     except EngineError as error:
         knee = KneeAnswer(refusal=error.message)
     return render(request, "fragments/knee.html", {"knee": knee})
@@ -137,13 +138,19 @@ async def _simulated(
 
 async def _served(request: Request, computer: Computer) -> ServingAnswer:
     question = read_serving_question(request.query_params)
-    asked = Question("serving-page", body_of(question, language_of(request)))
     try:
-        # A longer run would hold the interpreter, and with it every stream of tokens.
-        long = question.scenario().effort > SHORT_EFFORT_S
-        return read_serving(await computer.answer(asked, long=long))
+        (run,) = await _runs([question], computer)
+        return draw_serving(question, run, texts(language_of(request)))
     except EngineError as error:
         return ServingAnswer(question, refusal=error.message)
+
+
+async def _runs(questions: Sequence[ServingQuestion], computer: Computer) -> tuple[ServedRun, ...]:
+    """The runs; long ones beside this process, or they would hold up every stream of tokens."""
+    effort = sum(question.scenario().effort for question in questions)
+    asked = Question("serving-page", body_of(questions))
+    made = await computer.answer(asked, long=effort > SHORT_EFFORT_S)
+    return read_runs(made, questions)
 
 
 @router.get("/simulator/deepseek-v4")

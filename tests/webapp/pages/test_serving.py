@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import fields, replace
+
 import pytest
 from fastapi.testclient import TestClient
 
@@ -10,8 +12,8 @@ from engine.simulator.serving.simulation import simulate_serving
 from webapp import answers, simulations
 from webapp.i18n import Language, texts
 from webapp.pages.serving_question import ServingQuestion, read_serving_question
-from webapp.pages.serving_runs import body_of, make_knee, make_serving, read_knee, read_serving
-from webapp.pages.serving_view import KNEE, knee_answer, serving_answer
+from webapp.pages.serving_runs import body_of, make_runs, read_runs, run_serving
+from webapp.pages.serving_view import KNEE, draw_knee, knee_questions, serving_answer
 
 ENGLISH = texts(Language.ENGLISH)
 SMALL = ServingQuestion(requests=40, prompt=200, output=20, rate=20.0)
@@ -49,7 +51,7 @@ def test_a_higher_load_waits_longer() -> None:
 
 
 def test_the_knee_has_a_point_for_each_load() -> None:
-    knee = knee_answer(SMALL, ENGLISH)
+    knee = draw_knee([run_serving(each) for each in knee_questions(SMALL)], ENGLISH)
     for chart in knee.plots:
         for line in chart.lines:
             assert len(line.points) == len(KNEE)
@@ -83,13 +85,19 @@ def test_whatever_a_link_says_the_page_answers(client: TestClient, query: str, s
     assert client.get(f"/fragments/knee?{query}&requests=20&output=5").status_code == 200
 
 
-def test_an_answer_crosses_processes_unchanged() -> None:
-    body = body_of(SMALL, Language.CHINESE)
-    chinese = texts(Language.CHINESE)
-    made, direct = read_serving(make_serving(body)), serving_answer(SMALL, chinese)
-    assert (made.question, made.rows, made.gantt) == (SMALL, direct.rows, direct.gantt)
-    assert made.facts.series == direct.facts.series
-    assert read_knee(make_knee(body)).refusal is None
+def test_runs_cross_processes_unchanged() -> None:
+    refusing = replace(SMALL, requests=20, ttft=0, tpot=0, prompt=100_000, spread=0.0)
+    questions = (SMALL, refusing)
+    for made, question in zip(
+        read_runs(make_runs(body_of(questions)), questions), questions, strict=True
+    ):
+        direct = run_serving(question)
+        assert made.first == direct.first
+        for field in fields(direct.result):
+            if field.name not in ("scenario", "cost_model"):
+                assert getattr(made.result, field.name) == getattr(direct.result, field.name)
+        assert made.result.scenario == question.scenario()
+        assert made.result.to_document() == direct.result.to_document()
 
 
 def test_long_runs_and_the_knee_leave_the_interpreter_of_this_process_alone(
@@ -102,7 +110,7 @@ def test_long_runs_and_the_knee_leave_the_interpreter_of_this_process_alone(
     answer = client.get("/fragments/serving?requests=400&output=500")
     assert "There is no prediction" not in answer.text
     assert expected in answer.text
-    assert "There is no prediction" not in client.get("/fragments/knee?requests=20").text
+    assert "There is no prediction" not in client.get("/fragments/knee").text
     assert "There is no prediction" in client.get("/fragments/serving?requests=20&output=5").text
 
 
