@@ -12,6 +12,7 @@ from engine.catalog.attention import (
     SlidingAttention,
 )
 from engine.catalog.importing.document import ConfigDocument
+from engine.catalog.importing.positions import read_positions
 from engine.catalog.model_spec import ModelSpec
 from engine.catalog.parts import MlaSpec, Mlp, ModelExtras, MoeSpec
 
@@ -40,8 +41,8 @@ IRRELEVANT = frozenset(
         "output_router_logits", "output_attentions", "output_hidden_states", "output_scores",
         "return_dict", "return_dict_in_generate", "torchscript", "gradient_checkpointing",
         "rms_norm_eps", "layer_norm_eps", "layer_norm_epsilon", "norm_eps",
-        "rope_theta", "rope_scaling", "rope_parameters", "rope_interleave", "rope_type",
-        "rope_local_base_freq", "partial_rotary_factor", "rotary_dim", "mrope_section",
+        "rope_theta", "rope_interleave", "rope_local_base_freq",
+        "partial_rotary_factor", "rotary_dim", "mrope_section",
         "original_max_position_embeddings", "initial_context_length",
         "bad_words_ids", "begin_suppress_tokens", "chunk_size_feed_forward", "diversity_penalty",
         "do_sample", "early_stopping", "encoder_no_repeat_ngram_size",
@@ -129,9 +130,12 @@ def read_general(document: ConfigDocument) -> None:
     """The keys that any type of model may have and that do not shape it.
 
     Raises:
-        UnsupportedModel: the document asks for a model that is no plain decoder.
+        InvalidRequest: a value about positions is of the wrong type.
+        UnsupportedModel: the document asks for a model that is no plain decoder, or for positions
+            of an unknown kind.
     """
     document.ignore(IRRELEVANT)
+    read_positions(document)
     for key in _NOT_A_DECODER:
         document.expect(key, False, {})
 

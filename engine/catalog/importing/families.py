@@ -64,8 +64,37 @@ _TOWERS = ("vision_config", "audio_config", "mm_tokens_per_image", "boi_token_in
     "video_placeholder", "use_unified_vision_chunk", "language_model_only",
     "projection_hidden_size", "projection_layer_norm_eps")  # fmt: skip
 
-# A model of these classes ends in something else than the next token.
-_CAUSAL = ("ForCausalLM", "ForConditionalGeneration", "LMHeadModel")
+# The classes that predict the next token, as transformers 5.24 or the model's own files call them.
+CLASSES: Mapping[str, tuple[str, ...]] = {
+    "llama": ("LlamaForCausalLM", "LLaMAForCausalLM"),
+    "mistral": ("MistralForCausalLM",),
+    "qwen2": ("Qwen2ForCausalLM",),
+    "qwen3": ("Qwen3ForCausalLM",),
+    "gemma": ("GemmaForCausalLM",),
+    "gemma2": ("Gemma2ForCausalLM",),
+    "gemma3_text": ("Gemma3ForCausalLM",),
+    "phi3": ("Phi3ForCausalLM",),
+    "gpt2": ("GPT2LMHeadModel",),
+    "mixtral": ("MixtralForCausalLM",),
+    "qwen3_moe": ("Qwen3MoeForCausalLM",),
+    "gpt_oss": ("GptOssForCausalLM",),
+    "glm4_moe": ("Glm4MoeForCausalLM",),
+    "minimax_m2": ("MiniMaxM2ForCausalLM",),
+    "deepseek_v2": ("DeepseekV2ForCausalLM",),
+    "deepseek_v3": ("DeepseekV3ForCausalLM",),
+    "kimi_k2": ("DeepseekV3ForCausalLM", "KimiK2ForCausalLM"),
+    "deepseek_v32": ("DeepseekV32ForCausalLM",),
+    "glm_moe_dsa": ("GlmMoeDsaForCausalLM",),
+    "deepseek_v4": ("DeepseekV4ForCausalLM",),
+    "qwen3_next": ("Qwen3NextForCausalLM",),
+    "qwen3_5_text": ("Qwen3_5ForCausalLM",),
+    "qwen3_5_moe_text": ("Qwen3_5MoeForCausalLM",),
+    "nemotron_h": ("NemotronHForCausalLM",),
+    "gemma3": ("Gemma3ForConditionalGeneration",),
+    "qwen3_5": ("Qwen3_5ForConditionalGeneration", "Qwen3_5ForCausalLM"),
+    "qwen3_5_moe": ("Qwen3_5MoeForConditionalGeneration", "Qwen3_5MoeForCausalLM"),
+    "kimi_k25": ("KimiK25ForConditionalGeneration", "Kimi_K25ForConditionalGeneration"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,20 +117,22 @@ def find(document: ConfigDocument) -> Found:
         InvalidRequest: "model_type" is missing or "text_config" no object.
         UnsupportedModel: the type is not one that is understood.
     """
-    _check_architectures(document)
     model_type = document.plain_text("model_type")
     if not model_type:
         document.wrong("model_type", "is missing; paste the whole config.json of the model")
     wrapper = WRAPPERS.get(model_type)
     if wrapper is None:
-        return Found(document, _reader(document, model_type), model_type, ())
+        reader = _reader(document, model_type)
+        _check_classes(document, model_type)
+        return Found(document, reader, model_type, ())
+    _check_classes(document, model_type)
     text = document.inner("text_config")
     if text is None:
         document.wrong("text_config", "is missing; the language model is described there")
     inner_type = text.plain_text("model_type") or wrapper.texts[0]
     if inner_type not in wrapper.texts:
         text.refuse("model_type", f"only {', '.join(wrapper.texts)} goes with {model_type}")
-    _check_architectures(text)
+    _check_classes(text, model_type, inner_type)
     left_out = tuple(key for key in ("vision_config", "audio_config") if key in document)
     document.ignore(_TOWERS)
     _tied_outside(document, text)
@@ -128,7 +159,9 @@ def _tied_outside(document: ConfigDocument, text: ConfigDocument) -> None:
     text.expect("tie_word_embeddings", outside)
 
 
-def _check_architectures(document: ConfigDocument) -> None:
+def _check_classes(document: ConfigDocument, *model_types: str) -> None:
+    """Refuse "architectures" that are none of these types', or that end in something else."""
+    known = [name for model_type in model_types for name in CLASSES[model_type]]
     names = document.texts("architectures")
-    if names is not None and not all(name.endswith(_CAUSAL) for name in names):
-        document.refuse("architectures", "only models that predict the next token are understood")
+    if names is not None and not set(names) <= set(known):
+        document.refuse("architectures", f"only {', '.join(known)} is understood for this type")

@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 import transformers
+from transformers.models.auto import modeling_auto
 
 from engine.catalog.attention import SlidingAttention
-from engine.catalog.importing.families import READERS, WRAPPERS
+from engine.catalog.importing.families import CLASSES, READERS, WRAPPERS
 from engine.catalog.importing.imported import import_model
 from engine.catalog.model_spec import ModelSpec
 from engine.catalog.models import get_model
@@ -124,6 +125,25 @@ NOT_UNDERSTOOD: list[tuple[str, dict[str, Any], str]] = [
         {"architectures": ["LlamaForSequenceClassification"]},
         "config.architectures",
     ),
+    ("llama-3.1-8b", {"architectures": ["FooForCausalLM"]}, "config.architectures"),
+    ("llama-3.1-8b", {"architectures": ["MistralForCausalLM"]}, "config.architectures"),
+    (
+        "llama-3.1-8b",
+        {"rope_scaling": {"rope_type": "weird", "factor": 8}},
+        "config.rope_scaling.rope_type",
+    ),
+    ("llama-3.1-8b", {"rope_scaling": {"type": "weird"}}, "config.rope_scaling.type"),
+    (
+        "llama-3.1-8b",
+        {"rope_scaling": {"rope_type": "linear", "factor": 2, "twist": 3}},
+        "config.rope_scaling.twist",
+    ),
+    (
+        "gemma-3-1b",
+        {"rope_parameters": {"full_attention": {"rope_type": "weird"}}},
+        "config.rope_parameters.full_attention.rope_type",
+    ),
+    ("llama-3.1-8b", {"rope_type": "weird"}, "config.rope_type"),
     (
         "qwen2.5-7b",
         {"use_sliding_window": True, "max_window_layers": 14},
@@ -178,6 +198,7 @@ IMPOSSIBLE: list[tuple[dict[str, Any], str]] = [
     ({"model_type": 7}, "config.model_type"),
     ({"model_type": None}, "config.model_type"),
     ({"architectures": "LlamaForCausalLM"}, "config.architectures"),
+    ({"rope_scaling": "yarn"}, "config.rope_scaling"),
     ({"rope_scaling": {"a": [[[[[[[[[[[[[[[[1]]]]]]]]]]]]]]]]}}, "config"),
     ({"note": "x" * 5000}, "config"),
     ({"x" * 5000: 1}, "config"),
@@ -190,6 +211,27 @@ def test_impossible_values_are_refused_with_their_key(changes: dict[str, Any], f
     with pytest.raises(InvalidRequest) as caught:
         import_model(released("llama-3.1-8b", **changes))
     assert caught.value.field == field
+
+
+def test_scaled_positions_are_listed_and_cost_nothing() -> None:
+    scaling = {"rope_type": "yarn", "factor": 8.0, "beta_fast": 32}
+    plain, scaled = (
+        import_model(released("llama-3.1-8b", rope_scaling=value)) for value in (None, scaling)
+    )
+    assert scaled.spec == plain.spec
+    assert "config.rope_scaling" in scaled.understood
+    assert "config.rope_scaling" not in (*plain.understood, *plain.ignored)
+
+
+def test_every_type_of_model_has_its_classes() -> None:
+    assert set(CLASSES) == {*READERS, *WRAPPERS}
+    of_transformers = {
+        **modeling_auto.MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES,
+        **modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES,
+    }
+    for model_type, names in CLASSES.items():
+        if model_type in of_transformers:
+            assert of_transformers[model_type] in names
 
 
 @pytest.mark.parametrize("value", [None, 7, "llama", [], [{}], True])
