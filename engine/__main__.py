@@ -21,6 +21,8 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
+    # Help is plain text: rich would take the colons of uniform:100:900 for an emoji.
+    rich_markup_mode=None,
     help="The engine of First Token: a real small model, and a roofline simulator of any model.",
 )
 app.command("generate")(generate)
