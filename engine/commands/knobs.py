@@ -53,7 +53,8 @@ def _value(name: str, text: str) -> KnobValue:
     try:
         return KNOBS[name].type(text.strip())
     except ValueError:
-        raise typer.BadParameter(f"{name} takes numbers such as 8") from None
+        kind = "whole numbers such as 8" if KNOBS[name].type is int else "numbers such as 8"
+        raise typer.BadParameter(f"{name} takes {kind}, written in digits") from None
 
 
 def _steps(name: str, parts: list[str]) -> tuple[KnobValue, ...]:
@@ -69,6 +70,8 @@ def _steps(name: str, parts: list[str]) -> tuple[KnobValue, ...]:
         raise typer.BadParameter("the step is a number, or x and a factor: x2") from None
     if not (step > 1 if factor else step > 0) or not float(first) > 0:
         raise typer.BadParameter("values grow from a first one above 0")
+    if not float(last) >= float(first):
+        raise typer.BadParameter(f"{name} ends below its first value; write the smaller one first")
     found: list[KnobValue] = []
     value = float(first)
     while value <= float(last) * (1 + 1e-12) and len(found) <= _MOST_VALUES:

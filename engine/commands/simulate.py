@@ -172,7 +172,7 @@ def _typical(report: SimulationReport) -> list[tuple[str, str]]:
         output = "—" if prices.output is None else f"{significant(prices.output)} USD"
         rows.append(
             (
-                "cost",
+                "typical cost",
                 f"{significant(prices.prompt)} USD a million prompt tokens, {output} a million "
                 f"output tokens, at {hourly.low:g} USD an hour ({hourly.source})",
             )
