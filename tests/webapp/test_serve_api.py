@@ -135,7 +135,19 @@ WRONG: list[tuple[Body, str]] = [
     (body(hardware="rtx-4090", model="llama-3.1-70b"), "/hardware"),
     (body(engine={"policy": "whim"}), "/engine/policy"),
     (body(engine={"max_running": 0}), "/engine/max_running"),
-    (body(workload={**body()["workload"], "requests": 0}), "/workload/drawn/requests"),
+    (body(200_000, model="no-such-model"), "/model"),
+    (body(model=7), "/model"),
+    (body(workload={**body()["workload"], "requests": 0}), "/workload/requests"),
+    (
+        body(workload={**body()["workload"], "arrivals": {"kind": "poisson", "rate": 0}}),
+        "/workload/arrivals/rate",
+    ),
+    (
+        body(workload={**body()["workload"], "outputs": {"kind": "fixed"}}),
+        "/workload/outputs/tokens",
+    ),
+    (body(workload={**body()["workload"], "drawn": 1}), "/workload/drawn"),
+    (body(workload={"kind": "trace", "text": ""}), "/workload/text"),
     (
         body(workload={**body()["workload"], "prompts": {"kind": "uniform", "low": 9, "high": 3}}),
         "/workload/prompts/high",

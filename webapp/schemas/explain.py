@@ -8,6 +8,7 @@ from typing import Any
 from webapp import json_codec
 from webapp.problems import FieldError
 from webapp.schemas.base import NAME_TAG, OBJECT_TAG
+from webapp.schemas.serve import UNION_TAGS
 
 _ORIGINS = ("body", "query", "path", "header", "cookie")
 
@@ -55,8 +56,7 @@ def _plain(bound: object) -> object:
 
 def _explain(detail: Mapping[str, Any]) -> FieldError:
     kind = str(detail["type"])
-    # Which way a field was read is no part of where it stands.
-    location = tuple(part for part in detail["loc"] if part not in (NAME_TAG, OBJECT_TAG))
+    location = _in_document(detail["loc"])
     if location and location[0] in _ORIGINS:
         origin, location = str(location[0]), location[1:]
         place = json_codec.pointer(location)
@@ -75,3 +75,12 @@ def _explain(detail: Mapping[str, Any]) -> FieldError:
         except (KeyError, IndexError):
             sentence = "This value is not valid here."
     return FieldError(place, kind, sentence)
+
+
+def _in_document(location: Sequence[str | int]) -> tuple[str | int, ...]:
+    """The place in what was sent: which way a field was read is no part of where it stands."""
+    return tuple(
+        part
+        for before, part in zip(("", *location), location, strict=False)
+        if part not in (NAME_TAG, OBJECT_TAG) and part not in UNION_TAGS.get(str(before), ())
+    )

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
 from pydantic import ConfigDict, Field
 
@@ -19,7 +19,7 @@ from engine.simulator.serving import arrivals, lengths, settings, workload
 from engine.simulator.serving.routing import Routing
 from engine.simulator.serving.scenario import MAX_REPLICAS, MAX_SEED, ServingScenario
 from engine.simulator.serving.trace import read_trace
-from webapp.schemas.base import Name, OutputModel, StrictModel
+from webapp.schemas.base import Name, NameOrObject, OutputModel, StrictModel
 
 MAX_REQUESTS = 200_000
 MAX_EFFORT_S = 600.0
@@ -149,7 +149,12 @@ class TraceQuestion(StrictModel):
     """Requests as they were recorded."""
 
     kind: Literal["trace"]
-    text: str = Field(min_length=1, max_length=16 * 2**20, description="CSV or JSON lines.")
+    text: str = Field(
+        min_length=1,
+        max_length=16 * 2**20,
+        description="CSV or JSON lines. The whole request may have FIRSTTOKEN_MAX_BODY_BYTES bytes "
+        "(256 KiB unless set); `python -m engine serve --trace` takes larger ones.",
+    )
     format: Literal["csv", "jsonl"] | None = None
     speed: float = Field(default=1.0, ge=1e-6, le=1e6)
     requests: int | None = Field(default=None, ge=1, le=MAX_REQUESTS)
@@ -211,10 +216,10 @@ class SloQuestion(StrictModel):
 class ServeRequest(StrictModel):
     """``replicas`` equal deployments of a model behind one router, under a workload."""
 
-    model: Name | dict[str, object] = Field(
+    model: NameOrObject = Field(
         description='An id of GET /api/v1/models, or {"config": …} with a config.json.'
     )
-    hardware: Name | dict[str, object] = Field(
+    hardware: NameOrObject = Field(
         description='An id of GET /api/v1/hardware, this-machine, or {"custom": …}.'
     )
     layout: LayoutQuestion = LayoutQuestion()
@@ -236,8 +241,8 @@ class ServeRequest(StrictModel):
         """The engine's question.
 
         Raises:
-            InvalidRequest, UnsupportedModel, FileFormatError: values do not go together, or the
-                run would take too long (names the field).
+            UnknownName, InvalidRequest, UnsupportedModel, FileFormatError: a name does not exist,
+                values do not go together, or the run would take too long (names the field).
         """
         model: str | ModelSpec = (
             self.model if isinstance(self.model, str) else model_from(self.model)
@@ -257,6 +262,8 @@ class ServeRequest(StrictModel):
             memory_utilization=self.memory_utilization,
             block_size=self.block_size,
         )
+        # Names that do not exist are refused at once, not by a job that waited for its turn.
+        deployment.cost_model()
         with _inside("engine"):
             engine = settings.EngineSettings(**self.engine.model_dump())
         scenario = ServingScenario(
@@ -275,6 +282,22 @@ class ServeRequest(StrictModel):
                 field="workload.requests",
             )
         return scenario
+
+
+def _kinds(*models: type[StrictModel]) -> frozenset[str]:
+    return frozenset(
+        kind for model in models for kind in get_args(model.model_fields["kind"].annotation)
+    )
+
+
+_LENGTHS = _kinds(FixedQuestion, UniformQuestion, LogNormalQuestion)
+UNION_TAGS: Mapping[str, frozenset[str]] = {
+    "workload": _kinds(DrawnQuestion, TraceQuestion),
+    "arrivals": _kinds(PoissonQuestion, GammaQuestion, ClosedLoopQuestion),
+    "prompts": _LENGTHS,
+    "outputs": _LENGTHS,
+}
+"""Fields of several kinds: pydantic names the kind behind the field, where no document has it."""
 
 
 @contextmanager
