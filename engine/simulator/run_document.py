@@ -5,6 +5,8 @@ One writer for ideal and typical times: the same names, formulas and units.
 
 from __future__ import annotations
 
+from typing import cast
+
 from engine.catalog.units import GB, count, si_label, time_label
 from engine.simulator.energy import energy
 from engine.simulator.estimates import Estimate, Estimates
@@ -31,9 +33,13 @@ def write_estimates(
     document["engine"] = engine
     for name in ("ttft", "tpot", "e2e", "tokens_per_s"):
         estimate: Estimate | None = getattr(found, name)
-        entry = document[name]
-        if estimate is not None and isinstance(entry, dict):
-            document[name] = {**entry, "p10": estimate.p10, "p90": estimate.p90}
+        if estimate is None:
+            continue
+        entry = cast(Document, document[name])
+        bounds: Document = {"p10": estimate.p10, "p90": estimate.p90}
+        if name in ("e2e", "tokens_per_s"):
+            bounds["formula"] = f"{entry['formula']}; {found.whole_words}"
+        document[name] = {**entry, **bounds}
     return document
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -13,7 +13,7 @@ from engine.simulator.capacity import Capacity, capacity
 from engine.simulator.cost_model import CostModel, PricedStep
 from engine.simulator.deployment import TIMES, Deployment, Times, ideal_model
 from engine.simulator.energy import energy
-from engine.simulator.intervals import Metric, interval
+from engine.simulator.estimates import Estimate, estimates
 from engine.simulator.money import hourly_price, token_prices
 from engine.simulator.pipeline import PipelinedCostModel
 from engine.simulator.run import BatchRun, run_batch
@@ -29,7 +29,7 @@ PARTS = ("operators", "launch", "scheduler", "sampling", "communication")
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """One number, ideal and typical; ``low`` to ``high`` held eight of ten measured ones."""
+    """One number, ideal and typical; ``low`` to ``high`` are its bounds in ``Estimates``."""
 
     ideal: str
     typical: str
@@ -131,6 +131,7 @@ def side_view(letter: str, side: Side) -> SideView:
         phase: roofline.cost_of(repeated_shape(roofline.step, [(prompts.sequences, shape)]))
         for phase, shape in shapes.items()
     }
+    ideal, usual = runs["ideal"], estimates(runs["typical"])
     held = capacity(deployments["ideal"], side.load, side.features)
     return SideView(
         letter,
@@ -141,10 +142,12 @@ def side_view(letter: str, side: Side) -> SideView:
         steps["prefill"],
         steps["decode"],
         roofline,
-        _answer(runs, "ttft", hardware, Metric.TTFT),
-        None if runs["ideal"].tpot is None else _answer(runs, "tpot", hardware, _step_kind(side)),
-        _answer(runs, "e2e", hardware, Metric.LATENCY if side.batch == 1 else Metric.BATCHED),
-        _throughput(runs, hardware, side),
+        _answer(ideal.ttft, usual.ttft, time_label),
+        None
+        if ideal.tpot is None or usual.tpot is None
+        else _answer(ideal.tpot, usual.tpot, time_label),
+        _answer(ideal.e2e, usual.e2e, time_label),
+        _answer(ideal.tokens_per_s, usual.tokens_per_s, significant),
         held,
         _memory(held),
         {
@@ -157,23 +160,8 @@ def side_view(letter: str, side: Side) -> SideView:
     )
 
 
-def _step_kind(side: Side) -> Metric:
-    return Metric.DECODE if side.batch == 1 else Metric.BATCHED
-
-
-def _answer(
-    runs: Mapping[Times, BatchRun], name: str, hardware: HardwareSpec, metric: Metric
-) -> Answer:
-    low, high = interval(metric, hardware)
-    usual = getattr(runs["typical"], name)
-    values = (getattr(runs["ideal"], name), usual, usual * low, usual * high)
-    return Answer(*map(time_label, values))
-
-
-def _throughput(runs: Mapping[Times, BatchRun], hardware: HardwareSpec, side: Side) -> Answer:
-    low, high = interval(Metric.LATENCY if side.batch == 1 else Metric.BATCHED, hardware)
-    ideal, usual = (runs[times].tokens_per_s for times in TIMES)
-    return Answer(*map(significant, (ideal, usual, usual / high, usual / low)))
+def _answer(ideal: float, usual: Estimate, said: Callable[[float], str]) -> Answer:
+    return Answer(*map(said, (ideal, usual.value, usual.p10, usual.p90)))
 
 
 def _memory(held: Capacity) -> tuple[Segment, ...]:

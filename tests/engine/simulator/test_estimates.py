@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from engine.catalog.hardware import get_hardware
@@ -45,3 +47,35 @@ def test_typical_times_are_prefill_with_its_overhead_and_steps() -> None:
     assert found.ttft.value == pytest.approx(prefill + model.first_token_overhead)
     assert found.tpot is not None
     assert found.e2e.value == pytest.approx(found.ttft.value + 2 * found.tpot.value)
+
+
+def test_a_whole_answer_is_as_sure_as_its_parts() -> None:
+    found = simulate(Scenario("llama-3.1-8b", "h100-sxm", output_tokens=256)).typical
+    assert found.tpot is not None
+    low, high = interval(Metric.LATENCY, get_hardware("h100-sxm"))
+    for end, factor in (("p10", low), ("p90", high)):
+        parts = getattr(found.ttft, end) + 255 * getattr(found.tpot, end)
+        assert getattr(found.e2e, end) == pytest.approx(parts)
+        assert abs(parts - found.e2e.value) < abs(factor - 1) * found.e2e.value
+    assert found.tokens_per_s.p10 == pytest.approx(256 / found.e2e.p90)
+    assert found.tokens_per_s.p90 == pytest.approx(256 / found.e2e.p10)
+    assert "add them" in found.whole_words
+
+
+def test_whole_batches_were_measured_too_and_the_narrower_bounds_count() -> None:
+    hardware = get_hardware("mi300x")
+    found = simulate(Scenario("llama-3.1-8b", "mi300x", batch=8, output_tokens=2)).typical
+    low, high = interval(Metric.BATCHED, hardware)
+    start = interval(Metric.TTFT, hardware)
+    assert high / low < start[1] / start[0]
+    assert found.e2e.p10 == pytest.approx(low * found.e2e.value)
+    assert found.e2e.p90 == pytest.approx(high * found.e2e.value)
+    assert "measured" in found.whole_words
+
+
+def test_the_document_says_where_the_bounds_of_a_whole_answer_come_from() -> None:
+    report = simulate(Scenario("llama-3.1-8b", "h100-sxm", output_tokens=256))
+    document: Any = report.to_document()
+    for name in ("e2e", "tokens_per_s"):
+        assert document["typical"][name]["formula"].endswith(report.typical.whole_words)
+    assert report.typical.whole_words not in document["ideal"]["e2e"]["formula"]

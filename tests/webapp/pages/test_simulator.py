@@ -7,9 +7,10 @@ import re
 import pytest
 from fastapi.testclient import TestClient
 
-from engine.catalog.units import time_label
+from engine.catalog.units import significant, time_label
 from engine.simulator.capacity import capacity
 from engine.simulator.deployment import Deployment, Times
+from engine.simulator.estimates import estimates
 from engine.simulator.features import Features, Speculation
 from engine.simulator.layout import Layout
 from engine.simulator.run import Batch, run_batch
@@ -35,6 +36,18 @@ def test_the_numbers_are_those_of_the_simulator() -> None:
         view.capacity.largest_batch
         == capacity(deployment, Batch(16, 700, 90), Features()).largest_batch
     )
+
+
+def test_the_bounds_of_the_whole_are_those_of_its_parts() -> None:
+    view = side_view("A", Side(prompt=1000, output=256))
+    usual = estimates(view.runs["typical"])
+    assert usual.tpot is not None
+    for shown, start, token in (
+        (view.e2e.low, usual.ttft.p10, usual.tpot.p10),
+        (view.e2e.high, usual.ttft.p90, usual.tpot.p90),
+    ):
+        assert shown == time_label(start + 255 * token)
+    assert view.throughput.low == significant(256 / usual.e2e.p90)
 
 
 def test_the_memory_bar_is_whole_and_to_scale() -> None:
