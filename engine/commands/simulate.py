@@ -9,6 +9,7 @@ import typer
 
 from engine.catalog.units import bytes_label, label, si_label, significant, time_label
 from engine.errors import EngineError
+from engine.simulator.capacity import Capacity
 from engine.simulator.energy import IDLE_SHARE
 from engine.simulator.estimates import Estimate
 from engine.simulator.features import TRANSFER_LINK_GB_S, Disaggregation, Offload, Speculation
@@ -131,8 +132,8 @@ def _for_people(report: SimulationReport) -> str:
         ("weights", bytes_label(memory.weights)),
         ("KV cache", f"{bytes_label(memory.kv_cache)}, {memory.kv_bytes_per_token:,} B a token"),
         ("activations", bytes_label(memory.activations.bytes)),
-        ("total", f"{bytes_label(memory.total)} of {bytes_label(memory.capacity)}"),
-        ("fits", "yes" if report.fits else "no"),
+        ("total", f"{bytes_label(memory.total)} of {bytes_label(memory.capacity)} in all"),
+        ("fits", _fits(limits)),
         ("most requests", f"{limits.largest_batch:,} with {scenario.memory_utilization:g} filled"),
         ("longest", "any context" if longest is None else f"{longest:,} positions each"),
         ("prefill", _step(report.prefill)),
@@ -152,6 +153,16 @@ def _for_people(report: SimulationReport) -> str:
         *(f"  - {line}" for line in report.assumptions),
     ]
     return "\n".join(lines)
+
+
+def _fits(limits: Capacity) -> str:
+    """Whether the fullest device has room in the part of its memory that may be filled."""
+    placement = limits.placement
+    needed, usable = placement.needed(limits.load), placement.usable
+    return (
+        f"{'yes' if limits.fits else 'no'}: a device needs {bytes_label(float(needed))} and may "
+        f"fill {bytes_label(float(usable))}, {placement.utilization:g} of its memory"
+    )
 
 
 def _typical(report: SimulationReport) -> list[tuple[str, str]]:

@@ -151,10 +151,12 @@ def _limits(report: SimulationReport) -> list[str]:
             f"{scenario.cached_tokens:,} positions are more than the model's context of "
             f"{model.max_context:,}."
         )
-    if not report.fits:
+    if not report.capacity.fits:
+        placement = report.capacity.placement
+        needed = bytes_label(float(placement.needed(report.capacity.load)))
         lines.append(
-            f"The devices hold {bytes_label(report.memory.capacity)} and the run needs "
-            f"{bytes_label(report.memory.total)}: the times are those of devices with more memory."
+            f"A device may fill {bytes_label(float(placement.usable))} of its memory and needs "
+            f"{needed}: the times are those of devices with more memory."
         )
     if hardware.kind == "measured":
         lines.append("Rates and bandwidth are what was measured on this machine, not peaks.")

@@ -151,6 +151,7 @@ class _Writer:
         verdict = f"{bytes_label(needs.total)} {'≤' if needs.fits else '>'} {capacity}"
         if fits is not needs.fits:
             verdict += ", but the fullest stage holds more than its device has"
+        verdict += ", of the whole memory, no part kept free: limits.fits keeps some free"
         source = self.sources.structure
         return {
             "weights": quantity(needs.weights, "B", weights + replicated, source),

@@ -43,7 +43,7 @@ def write_limits(found: Capacity, run: BatchRun, sources: Sources) -> Document:
             found.fits,
             "bool",
             f"{bytes_label(float(needed))} {'≤' if found.fits else '>'} "
-            f"{bytes_label(float(usable))}",
+            f"{bytes_label(float(usable))}, of the part of the memory that may be filled",
             source,
         ),
         "largest_batch": quantity(

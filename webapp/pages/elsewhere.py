@@ -101,11 +101,13 @@ class Prediction:
 
     @property
     def needed(self) -> str:
-        return bytes_label(self.report.memory.total)
+        limits = self.report.capacity
+        return bytes_label(float(limits.placement.needed(limits.load)))
 
     @property
     def capacity(self) -> str:
-        return bytes_label(self.report.memory.capacity)
+        """The part of the memory that may be filled."""
+        return bytes_label(float(self.report.capacity.placement.usable))
 
     @property
     def here_ttft(self) -> tuple[str, bool] | None:

@@ -35,7 +35,7 @@ FORMULAS: Mapping[str, str] = {
     "e2e": "ttft + (output_tokens - 1) × itl",
     "tokens_per_s": "batch × output_tokens / e2e",
     "memory": "weights + KV cache in whole blocks + activations at their peak, on all devices",
-    "fits": "memory ≤ devices × memory of a device",
+    "fits": "memory ≤ devices × memory of a device, of the whole memory, no part kept free",
     "usd_per_mtok": "devices × US$/h / 3600 / tokens_per_s × 1,000,000: output tokens pay for "
     "the prompts too",
 }

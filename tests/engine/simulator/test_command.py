@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 from typer.testing import CliRunner
@@ -33,6 +34,20 @@ def test_the_table_says_that_it_is_predicted() -> None:
     # What is made of typical times says so, below figures of the roofline.
     for words in ("  typical TTFT  ", "  typical TPOT  ", "  typical cost  "):
         assert words in result.stdout
+
+
+def test_fits_is_said_of_what_may_be_filled_as_the_most_requests_are() -> None:
+    options = ["--weights", "bf16", "--memory-utilization", "0.2"]
+    output = RUNNER.invoke(app, [*CHOICE, *options]).stdout
+    assert re.search(r"fits +no: a device needs .* may fill .* 14.9 GiB, 0.2 of its", output)
+    assert re.search(r"most requests +0 with 0.2 filled", output)
+    assert "A device may fill" in output
+    assert re.search(r"fits +yes: ", RUNNER.invoke(app, CHOICE).stdout)
+    document = json.loads(RUNNER.invoke(app, [*CHOICE, *options, "--json"]).stdout)
+    assert document["memory"]["fits"]["value"]
+    assert "no part kept free" in document["memory"]["fits"]["formula"]
+    assert not document["limits"]["fits"]["value"]
+    assert "may be filled" in document["limits"]["fits"]["formula"]
 
 
 def test_one_token_has_a_dash_for_itl() -> None:

@@ -188,6 +188,14 @@ class TestElsewhere:
         assert fragment.count("· predicted") == 2
         assert "It fits" in fragment
 
+    def test_fits_is_said_of_the_part_that_may_be_filled(self, client: TestClient) -> None:
+        """13.5 GB of weights and the cache are within 16 GB, beyond nine tenths of them."""
+        asked = "model=llama-2-7b&hardware=v100-pcie-16&weights=bf16&prompt_tokens=2500"
+        report = simulate(Scenario("llama-2-7b", "v100-pcie-16", prompt_tokens=2500))
+        assert report.memory.fits
+        assert not report.capacity.fits
+        assert "It does not fit" in client.get(f"/fragments/elsewhere?{asked}").text
+
     def test_works_as_a_plain_form(self, client: TestClient) -> None:
         fragment = client.get(f"/fragments/elsewhere?{self.ASKED}").text
         page = client.get(f"/?{self.ASKED}").text
