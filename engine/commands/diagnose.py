@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Annotated
 
@@ -14,8 +15,10 @@ from engine.errors import EngineError
 from engine.simulator.diagnosis.diagnose import Cause, Diagnosis, Phase, diagnose
 from engine.simulator.diagnosis.document import ASSUMPTIONS, diagnosis_document
 from engine.simulator.diagnosis.observation import Observation
+from engine.simulator.search.axes import KnobValue
 from engine.simulator.search.cell import Cell
 
+_LENGTHS = ("prompt_tokens", "output_tokens", "batch")
 _MOST_CAUSES = 5
 _MOST_REMEDIES = 6
 _MOST_SLOPES = 4
@@ -51,14 +54,15 @@ def diagnosis(
     if as_json:
         typer.echo(json.dumps(diagnosis_document(found), ensure_ascii=False, allow_nan=False))
     else:
-        typer.echo(_for_people(found))
+        typer.echo(_for_people(found, turned))
 
 
-def _for_people(found: Diagnosis) -> str:
+def _for_people(found: Diagnosis, given: Mapping[str, KnobValue]) -> str:
     first = found.observations[0]
     sure = "" if found.sure else " (unsure: these measurements do not tell the causes apart)"
     lines = [
         f"{found.verdict}{sure}; most of the answer's time passes at the {found.most_time}",
+        _asked(first.cell, given),
         "",
         _phase("TTFT", found.start),
         _phase("ITL", found.stream),
@@ -70,9 +74,20 @@ def _for_people(found: Diagnosis) -> str:
     ]
     for remedy in found.remedies[:_MOST_REMEDIES]:
         saves = time_label(remedy.saving(first))
-        lines.append(f"  {remedy.words}: saves {saves}{'' if remedy.fits else '; does not fit'}")
+        note = "" if remedy.fits else "; does not fit"
+        lines.append(f"  {remedy.words}: saves {saves} of {first.measured_part}{note}")
     lines += ["", "what moves the usual times most, in % for 1% more", *_slopes(found)]
     return "\n".join([*lines, "", *(f"- {line}" for line in ASSUMPTIONS)])
+
+
+def _asked(cell: Cell, given: Mapping[str, KnobValue]) -> str:
+    """The answer that is judged, and what of it was not given: the verdict depends on it."""
+    assumed = [name.replace("_", "-") for name in _LENGTHS if name not in given]
+    words = (
+        f"of {cell.prompt_tokens:,} prompt and {cell.output_tokens:,} output tokens, "
+        f"{cell.batch:,} at once"
+    )
+    return f"{words}; assumed, set them with --set: {', '.join(assumed)}" if assumed else words
 
 
 def _slopes(found: Diagnosis) -> list[str]:

@@ -82,13 +82,14 @@ class CauseDocument(OutputModel):
 
 
 class RemedyDocument(OutputModel):
-    """A change, the times that it would give, and the seconds of an answer that it saves."""
+    """A change, the times that it would give, and the seconds that it saves of ``saves_of``."""
 
     name: str
     words: str
     ttft: float | None
     itl: float | None
     saves: float
+    saves_of: str
     unit: Literal["s"]
     kind: Literal["predicted"]
     fits: bool

@@ -30,6 +30,9 @@ SURE = 0.5
 CLEAR = 2.0
 """… so many times as likely as the next."""
 MAX_OBSERVATIONS = 16
+BELOW_ROOFLINE = "below the roofline: check what was measured, or the model and the hardware"
+"""Of a time that is shorter than the ideal one. A cached prefix or several tokens a step can be
+why: such causes are still weighed."""
 _LEAST_SHARE = 0.02
 _LEAST_PROBABILITY = 0.01
 
@@ -52,8 +55,13 @@ class Phase:
 
     @property
     def fast(self) -> bool:
-        """Faster than nine of ten; below ``ideal`` it cannot be what was said."""
+        """Faster than nine of ten."""
         return self.measured is not None and self.measured < self.p10
+
+    @property
+    def impossible(self) -> bool:
+        """Faster than the roofline of what was said: something else ran, or was measured."""
+        return self.measured is not None and self.measured < self.ideal
 
     @property
     def bound(self) -> str:
@@ -89,8 +97,10 @@ class Diagnosis:
 
     @property
     def verdict(self) -> str:
-        """In words: slow to start, slow to stream, both, neither, or faster than possible."""
+        """In words: faster than possible, slow to start, slow to stream, both, or neither."""
         start, stream = self.start, self.stream
+        if start.impossible or stream.impossible:
+            return BELOW_ROOFLINE
         if start.slow and stream.slow:
             return "slow to start and to stream"
         if start.slow or stream.slow:

@@ -150,6 +150,7 @@ def _remedy(remedy: Remedy, observation: Observation) -> Document:
         "ttft": remedy.ttft,
         "itl": remedy.itl,
         "saves": remedy.saving(observation),
+        "saves_of": observation.measured_part,
         "unit": "s",
         "kind": "predicted",
         "fits": remedy.fits,

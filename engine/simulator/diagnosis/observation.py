@@ -50,6 +50,14 @@ class Observation:
         return self.cell if self.together else replace(self.cell, batch=1)
 
     @property
+    def measured_part(self) -> str:
+        """What a saving is a saving of: the part of an answer whose time was measured."""
+        if self.itl is None:
+            return "the time to the first token"
+        rest = f"the {self.cell.output_tokens - 1:,} tokens after the first"
+        return rest if self.ttft is None else "the whole answer"
+
+    @property
     def slow_phase_is_start(self) -> bool:
         """Whether more of the whole answer's time passed before its first token."""
         return (self.ttft or 0.0) > (self.itl or 0.0) * (self.cell.output_tokens - 1)

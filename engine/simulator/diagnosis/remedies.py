@@ -22,7 +22,7 @@ class Remedy:
     fits: bool
 
     def saving(self, observation: Observation) -> float:
-        """Seconds of a whole answer that it saves."""
+        """Seconds that it saves of ``observation.measured_part``."""
         saved = 0.0
         if self.ttft is not None and observation.ttft is not None:
             saved += observation.ttft - self.ttft

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from engine.simulator.diagnosis.diagnose import diagnose
+from engine.simulator.diagnosis.diagnose import BELOW_ROOFLINE, diagnose
 from engine.simulator.diagnosis.hypotheses import turned
 from engine.simulator.diagnosis.observation import Observation
 from engine.simulator.search.cell import Cell
@@ -116,8 +116,38 @@ def test_prompts_that_were_cached() -> None:
     said = replace(BASE, prompt_tokens=16_000)
     cached = replace(said, prompt_tokens=1000, context_tokens=15_000)
     found = diagnose([Observation(said, estimate(cached).ttft, estimate(said).itl)])
-    assert found.verdict == "faster than usual"
+    assert found.verdict == BELOW_ROOFLINE  # of the whole prompt
     assert found.causes[0].name == "prefix-hits"
+
+
+def test_faster_than_the_roofline_is_said_before_any_cause() -> None:
+    """Also where the other phase is slow."""
+    ttft, itl = times(BASE)
+    possible = estimate(replace(BASE, times="ideal"))
+    for seen in (
+        Observation(BASE, ttft, 0.99 * possible.itl),
+        Observation(BASE, 0.99 * possible.ttft, itl),
+        Observation(BASE, 5 * ttft, 0.99 * possible.itl),
+    ):
+        assert diagnose([seen]).verdict == BELOW_ROOFLINE
+    assert 1.01 * possible.itl < 0.9 * itl
+    fast = diagnose([Observation(BASE, ttft, 1.01 * possible.itl)])
+    assert fast.verdict != BELOW_ROOFLINE
+
+
+def test_a_saving_is_of_what_was_measured() -> None:
+    ttft, itl = times(BASE)
+    whole, start, rest = (
+        Observation(BASE, ttft, itl),
+        Observation(BASE, ttft),
+        Observation(BASE, itl=itl),
+    )
+    assert whole.measured_part == "the whole answer"
+    assert start.measured_part == "the time to the first token"
+    assert rest.measured_part == "the 199 tokens after the first"
+    remedy = diagnose([whole]).remedies[0]
+    parts = remedy.saving(start) + remedy.saving(rest)
+    assert remedy.saving(whole) == pytest.approx(parts)
 
 
 def test_several_tokens_a_step() -> None:

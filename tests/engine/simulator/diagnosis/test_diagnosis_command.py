@@ -35,6 +35,18 @@ def test_people_read_the_verdict_first() -> None:
         assert words in result.stdout
 
 
+def test_what_is_assumed_and_what_is_saved_is_said() -> None:
+    times = ["--ttft", "2.0", "--itl", "0.0069"]
+    output = RUNNER.invoke(app, [*CHOICE, *times]).stdout
+    assert "of 512 prompt and 128 output tokens, 1 at once; assumed" in output
+    assert "--set: prompt-tokens, output-tokens, batch" in output
+    assert "of the whole answer" in output
+    settings = ["--set", "output-tokens=30", "--set", "prompt-tokens=90", "--set", "batch=2"]
+    output = RUNNER.invoke(app, [*CHOICE, *times[:2], *settings]).stdout
+    assert "of 90 prompt and 30 output tokens, 2 at once\n" in output
+    assert "of the time to the first token" in output
+
+
 @pytest.mark.parametrize(
     ("options", "named"),
     [
