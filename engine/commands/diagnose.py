@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from engine.catalog.units import time_label
+from engine.commands.described import HARDWARE, MODEL, chosen_hardware, chosen_model
 from engine.commands.knobs import read_setting, refused
 from engine.errors import EngineError
 from engine.simulator.diagnosis.diagnose import Cause, Diagnosis, Phase, diagnose
@@ -25,8 +26,8 @@ _MOST_SLOPES = 4
 
 
 def diagnosis(
-    model: Annotated[str, typer.Option(help="A model of the catalogue, such as llama-3.1-8b.")],
-    hardware: Annotated[str, typer.Option(help="A device, such as h100-sxm, or this-machine.")],
+    model: Annotated[str, typer.Option(help=MODEL)],
+    hardware: Annotated[str, typer.Option(help=HARDWARE)],
     ttft: Annotated[float | None, typer.Option(help="Measured time to the first token, s.")] = None,
     itl: Annotated[float | None, typer.Option(help="Measured mean gap between tokens, s.")] = None,
     itl_p99: Annotated[float | None, typer.Option(help="Its 99th percentile, s.")] = None,
@@ -46,7 +47,9 @@ def diagnosis(
     """Say whether an answer is slow to start or slow to stream, why, and what would help."""
     turned = dict(map(read_setting, settings or []))
     try:
-        cell = replace(Cell(model, hardware, times="typical"), **turned)
+        cell = replace(
+            Cell(chosen_model(model), chosen_hardware(hardware), times="typical"), **turned
+        )
         seen = Observation(cell, ttft, itl, itl_p99, queue, tokens_per_s, together)
         found = diagnose([seen])
     except EngineError as error:

@@ -10,6 +10,13 @@ from typing import Annotated, cast
 import typer
 
 from engine.catalog.units import time_label
+from engine.commands.described import (
+    HARDWARE,
+    MODEL,
+    chosen_hardware,
+    chosen_model,
+    option_of_file,
+)
 from engine.errors import EngineError, InvalidRequest
 from engine.simulator.deployment import Deployment, Times
 from engine.simulator.layout import Layout
@@ -36,13 +43,12 @@ from engine.simulator.serving.workload import (
 
 MAX_TRACE_BYTES = 256 * 2**20
 
-_MODEL = "A model of the catalogue, such as llama-3.1-8b."
 _LENGTH = "Tokens: 512, uniform:100:900 or lognormal:MEAN:CV[:MOST]."
 
 
 def serve(
-    model: Annotated[str, typer.Option(help=_MODEL)],
-    hardware: Annotated[str, typer.Option(help="A device, such as h100-sxm, or this-machine.")],
+    model: Annotated[str, typer.Option(help=MODEL)],
+    hardware: Annotated[str, typer.Option(help=HARDWARE)],
     tensor: Annotated[int, typer.Option(help="Devices that share every matrix.")] = 1,
     data: Annotated[int, typer.Option(help="Data-parallel groups of a replica.")] = 1,
     weights: Annotated[str, typer.Option(help="Format of the weights.")] = "bf16",
@@ -92,8 +98,8 @@ def serve(
         arrivals = _arrivals(rate, cv, clients, think)
         scenario = ServingScenario(
             Deployment(
-                model=model,
-                hardware=hardware,
+                model=chosen_model(model),
+                hardware=chosen_hardware(hardware),
                 layout=Layout(tensor=tensor, data=data),
                 weights=weights,
                 kv=kv,
@@ -118,12 +124,18 @@ def serve(
         )
         result = simulate_serving(scenario, _progress if sys.stderr.isatty() else None)
     except EngineError as error:
-        option = None if error.field is None else f"--{error.field.replace('_', '-')}"
-        raise typer.BadParameter(error.message, param_hint=option) from None
+        raise typer.BadParameter(error.message, param_hint=_option(error.field)) from None
     if as_json:
         typer.echo(json.dumps(result.to_document(), ensure_ascii=False, allow_nan=False))
     else:
         typer.echo(_for_people(result))
+
+
+def _option(field: str | None) -> str | None:
+    """The option behind a field of the scenario."""
+    if field is None:
+        return None
+    return option_of_file(field) or f"--{field.replace('_', '-')}"
 
 
 def _progress(finished: int, time: float) -> None:

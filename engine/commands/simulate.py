@@ -8,6 +8,13 @@ from typing import Annotated
 import typer
 
 from engine.catalog.units import bytes_label, label, si_label, significant, time_label
+from engine.commands.described import (
+    HARDWARE,
+    MODEL,
+    hardware_value,
+    model_value,
+    option_of_file,
+)
 from engine.errors import EngineError
 from engine.simulator.capacity import Capacity
 from engine.simulator.energy import IDLE_SHARE
@@ -29,8 +36,8 @@ _OPTIONS = {
 
 
 def simulate(
-    model: Annotated[str, typer.Option(help="A model of the catalogue, such as llama-3.1-8b.")],
-    hardware: Annotated[str, typer.Option(help="A device, such as h100-sxm, or this-machine.")],
+    model: Annotated[str, typer.Option(help=MODEL)],
+    hardware: Annotated[str, typer.Option(help=HARDWARE)],
     devices: Annotated[int, typer.Option(help="How many of it, with tensor parallelism.")] = 1,
     weights: Annotated[str, typer.Option(help="Format of the weights: bf16, fp8, q4_0 …")] = "bf16",
     kv: Annotated[str, typer.Option(help="Format of the KV cache.")] = "bf16",
@@ -74,8 +81,8 @@ def simulate(
     """Predict a batch of any model of the catalogue on any of its devices, ideal and typical."""
     try:
         scenario = Scenario(
-            model=model,
-            hardware=hardware,
+            model=model_value(model),
+            hardware=hardware_value(hardware),
             devices=devices,
             weights=weights,
             kv=kv,
@@ -117,7 +124,7 @@ def _option(field: str | None) -> str | None:
     if field is None:
         return None
     name = _OPTIONS.get(field, field.rpartition(".")[2])
-    return f"--{name.replace('_', '-')}"
+    return option_of_file(field) or f"--{name.replace('_', '-')}"
 
 
 def _for_people(report: SimulationReport) -> str:

@@ -11,6 +11,7 @@ import numpy as np
 import typer
 
 from engine.catalog.units import label
+from engine.commands.described import HARDWARE, MODEL, chosen_hardware, chosen_model
 from engine.commands.knobs import read_axis, read_setting, refused
 from engine.errors import EngineError
 from engine.simulator.search.axes import Sweep
@@ -27,8 +28,8 @@ _KNOBS = (
 
 
 def sweep(
-    model: Annotated[str, typer.Option(help="A model of the catalogue, such as llama-3.1-8b.")],
-    hardware: Annotated[str, typer.Option(help="A device, such as h100-sxm, or this-machine.")],
+    model: Annotated[str, typer.Option(help=MODEL)],
+    hardware: Annotated[str, typer.Option(help=HARDWARE)],
     axes: Annotated[
         list[str] | None,
         typer.Option(
@@ -53,7 +54,7 @@ def sweep(
         raise typer.BadParameter(f"choose among {', '.join(METRICS)}", param_hint="--metric")
     turned = dict(map(read_setting, settings or []))
     try:
-        base = replace(Cell(model, hardware), **turned)
+        base = replace(Cell(chosen_model(model), chosen_hardware(hardware)), **turned)
         result = run_sweep(Sweep(base, tuple(map(read_axis, axes or []))))
     except EngineError as error:
         raise refused(error) from None

@@ -17,6 +17,23 @@ from webapp.schemas.diagnose import DiagnosisDocument
 
 CELL = {"model": "llama-3.1-8b", "hardware": "h100-sxm", "prompt_tokens": 1000}
 NOWHERE = {**CELL, "model": "no-such"}
+IN_PLACE = {
+    "model": {
+        "config": {
+            "model_type": "llama",
+            "hidden_size": 2048,
+            "intermediate_size": 5632,
+            "num_hidden_layers": 22,
+            "num_attention_heads": 32,
+            "num_key_value_heads": 4,
+            "vocab_size": 32_000,
+            "max_position_embeddings": 2048,
+        }
+    },
+    "hardware": {
+        "custom": {"memory_gb": 80, "bandwidth_gb_s": 3350, "dense_tflops": {"bf16": 989.4}}
+    },
+}
 LOAD: dict[str, Any] = {
     "model": "llama-3.1-8b",
     "rate": 2,
@@ -47,13 +64,16 @@ def test_a_search_is_the_engines_with_its_finalist_confirmed(client: TestClient)
     assert document == expected
 
 
+@pytest.mark.parametrize("cell", [CELL, IN_PLACE], ids=["named", "in-place"])
 @pytest.mark.parametrize(
     "observations",
     [[{"ttft": 1.0, "itl": 0.01}], [{"ttft": 1.0}, {"itl": 0.02, "batch": 8}]],
     ids=["thread", "process"],
 )
-def test_a_diagnosis_is_the_engines(client: TestClient, observations: list[Any]) -> None:
-    body = {"cell": CELL, "observations": observations}
+def test_a_diagnosis_is_the_engines(
+    client: TestClient, observations: list[Any], cell: dict[str, Any]
+) -> None:
+    body = {"cell": cell, "observations": observations}
     answer = client.post("/api/v1/diagnose", json=body)
     assert answer.status_code == 200
     DiagnosisDocument.model_validate(answer.json())
@@ -76,6 +96,11 @@ def test_a_diagnosis_is_the_engines(client: TestClient, observations: list[Any])
         ("diagnose", {"cell": CELL, "observations": []}, "/observations"),
         ("diagnose", {"cell": CELL, "observations": [{}]}, "/observations/0/ttft"),
         ("diagnose", {"cell": CELL, "observations": [{"ttft": 0}]}, "/observations/0/ttft"),
+        (
+            "diagnose",
+            {"cell": {**CELL, "model": {"config": {}}}, "observations": [{"ttft": 1}]},
+            "/cell/model/config/model_type",
+        ),
         (
             "diagnose",
             {"cell": {**CELL, "model": "x"}, "observations": [{"ttft": 1}]},

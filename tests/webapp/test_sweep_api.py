@@ -11,7 +11,14 @@ import httpx2
 import pytest
 from fastapi.testclient import TestClient
 
-from engine.simulator.search.document import read_sweep, sweep_csv, sweep_document
+from engine.catalog.inline import hardware_from, model_from
+from engine.simulator.search.cell import Cell
+from engine.simulator.search.document import (
+    estimate_document,
+    read_sweep,
+    sweep_csv,
+    sweep_document,
+)
 from engine.simulator.search.sweep import run_sweep
 from tests.webapp.live_server import LiveApp
 from webapp import answers
@@ -68,6 +75,72 @@ def test_one_estimate(client: TestClient) -> None:
         if swept[name].get("p10") is not None:
             assert metric["p10"] == pytest.approx(metric["value"] * swept[name]["p10"])
             assert metric["p90"] == pytest.approx(metric["value"] * swept[name]["p90"])
+
+
+CONFIG = {
+    "model_type": "llama",
+    "hidden_size": 2048,
+    "intermediate_size": 5632,
+    "num_hidden_layers": 22,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 4,
+    "vocab_size": 32_000,
+    "max_position_embeddings": 2048,
+}
+DEVICE = {"memory_gb": 80, "bandwidth_gb_s": 3350, "dense_tflops": {"bf16": 989.4}}
+IN_PLACE: dict[str, Any] = {
+    "model": {"config": CONFIG},
+    "hardware": {"custom": DEVICE},
+    "times": "typical",
+}
+
+
+def test_what_is_described_in_place_is_estimated_and_swept(client: TestClient) -> None:
+    one = client.post("/api/v1/estimate", json=IN_PLACE)
+    assert one.status_code == 200, one.text
+    cell = Cell(model_from(IN_PLACE["model"]), hardware_from(IN_PLACE["hardware"]), times="typical")
+    assert one.json() == json.loads(json.dumps(estimate_document(cell)))
+    axes = [
+        {"knob": "model", "values": ["llama-3.1-8b", "qwen3-8b"]},
+        {"knob": "weights", "values": ["bf16", "fp8"]},
+    ]
+    for turned in (axes[1:], axes):
+        body = {"base": IN_PLACE, "axes": turned}
+        answer = client.post(PATH, json=body)
+        assert answer.status_code == 200, answer.text
+        assert answer.json() == expected(body)
+        assert answer.json()["base"]["model"] == "imported-llama"
+        table = client.post(PATH, json=body, headers={"accept": "text/csv"})
+        assert table.text == "".join(sweep_csv(run_sweep(read_sweep(body))))
+
+
+def test_what_is_described_in_place_is_swept_in_a_process(client: TestClient) -> None:
+    body = {**LONG, "base": IN_PLACE}
+    assert client.post(PATH, json=body).json() == expected(body)
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "pointer"),
+    [
+        ("estimate", {"model": {"config": {**CONFIG, "moe_every": 2}}}, "/model/config/moe_every"),
+        (
+            "estimate",
+            {"hardware": {"custom": {**DEVICE, "memory_gb": -1}}},
+            "/hardware/custom/memory_gb",
+        ),
+        ("estimate", {"hardware": {}}, "/hardware/custom"),
+        ("estimate", {"model": 7}, "/model"),
+        ("sweep", {"model": {"config": {"model_type": "foo"}}}, "/base/model/config/model_type"),
+        ("sweep", {"hardware": {"custom": DEVICE, "x": 1}}, "/base/hardware/x"),
+    ],
+)
+def test_what_is_wrong_in_it_is_named_by_its_key(
+    client: TestClient, path: str, body: dict[str, Any], pointer: str
+) -> None:
+    cell = {**IN_PLACE, **body}
+    answer = client.post(f"/api/v1/{path}", json={"base": cell} if path == "sweep" else cell)
+    assert answer.status_code == 422
+    assert [error["pointer"] for error in answer.json()["errors"]] == [pointer]
 
 
 def test_long_ones_leave_this_process_alone(

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import anyio.to_thread
 from fastapi import APIRouter, Request, Response
 
+from engine.simulator.quantity import Document
 from engine.simulator.search.document import estimate_document, read_cell
 from engine.simulator.search.search_document import read_requirement
 from webapp.answers import Form, Question
@@ -36,8 +38,14 @@ _CSV: dict[int | str, dict[str, object]] = {
 )
 async def estimate(question: SweepCell) -> Response:
     """Predicts one run in a few numbers, as fast as can be; ``/simulate`` explains every one."""
-    # Half a millisecond, whatever is asked: less than handing it to a thread would take.
-    return JsonResponse(estimate_document(read_cell(question.model_dump())))
+
+    def run() -> Document:
+        return estimate_document(read_cell(question.model_dump()))
+
+    # Half a millisecond, whatever is asked of the catalogue: less than handing it to a thread
+    # would take. What is described in place may be long.
+    in_catalogue = isinstance(question.model, str) and isinstance(question.hardware, str)
+    return JsonResponse(run() if in_catalogue else await anyio.to_thread.run_sync(run))
 
 
 @router.post(

@@ -12,7 +12,7 @@ from engine.simulator.efficiency import DEFAULT_ENGINE
 from engine.simulator.search.axes import KNOBS, Sweep
 from engine.simulator.search.cell import Cell
 from engine.simulator.search.sweep import METRICS
-from webapp.schemas.base import Name, OutputModel, StrictModel
+from webapp.schemas.base import Name, NameOrObject, OutputModel, StrictModel
 from webapp.schemas.simulate import Batch, Devices, OutputTokens, PromptTokens
 
 MAX_CELLS = 100_000
@@ -46,8 +46,12 @@ KnobValue = Annotated[
 class SweepCell(StrictModel):
     """What all cells have in common, where no axis turns it."""
 
-    model: Name = Field(description="An id of GET /api/v1/models.")
-    hardware: Name = Field(description="An id of GET /api/v1/hardware, or this-machine.")
+    model: NameOrObject = Field(
+        description='An id of GET /api/v1/models, or {"config": {...}} with a config.json.'
+    )
+    hardware: NameOrObject = Field(
+        description='An id of GET /api/v1/hardware, this-machine, or {"custom": {...}}.'
+    )
     devices: Devices = Field(default=1, description="Devices that share every matrix.")
     weights: Name = "bf16"
     kv: Name = "bf16"

@@ -13,9 +13,8 @@ from engine.simulator.diagnosis.observation import Observation
 from engine.simulator.diagnosis.remedies import Remedy
 from engine.simulator.diagnosis.weighing import NOISE, TAIL_NOISE
 from engine.simulator.quantity import Document
-from engine.simulator.search.axes import KNOBS
 from engine.simulator.search.cell import Cell
-from engine.simulator.search.document import at_field, cell_document, read_cell
+from engine.simulator.search.document import at_field, cell_document, inside, read_cell
 from engine.simulator.search.sensitivity import Elasticity
 
 MEASURED = ("ttft", "itl", "itl_p99", "queue", "tokens_per_s")
@@ -69,7 +68,7 @@ def read_observations(document: Mapping[str, object]) -> tuple[Observation, ...]
     try:
         base = read_cell(cast("Mapping[str, object]", cell))
     except EngineError as error:
-        raise at_field(error, f"cell.{error.field}" if error.field in KNOBS else "cell") from None
+        raise inside(error, "cell") from None
     found: list[Observation] = []
     for place, item in enumerate(cast("list[object]", listed)):
         if not isinstance(item, Mapping):

@@ -11,6 +11,7 @@ from typing import cast
 
 import numpy as np
 
+from engine.catalog.inline import hardware_from, model_from
 from engine.errors import EngineError, InvalidRequest
 from engine.simulator.quantity import Document
 from engine.simulator.search.axes import KNOBS, Axis, KnobValue, Sweep
@@ -132,14 +133,19 @@ def read_sweep(document: Mapping[str, object]) -> Sweep:
     try:
         cell = read_cell(base)
     except EngineError as error:
-        place = f"base.{error.field}" if error.field in KNOBS else "base"
-        raise at_field(error, place) from None
+        raise inside(error, "base") from None
     return Sweep(cell, tuple(found))
 
 
 def at_field(error: EngineError, field: str) -> EngineError:
     """The same error with another place of the input at fault."""
     return type(error)(error.message, field=field)
+
+
+def inside(error: EngineError, place: str) -> EngineError:
+    """An error of a cell where the cell stands at ``place``; a knob's parts are named too."""
+    of_knob = (error.field or "").split(".")[0] in KNOBS
+    return at_field(error, f"{place}.{error.field}" if of_knob else place)
 
 
 def placed(error: EngineError, sweep: Sweep) -> EngineError:
@@ -155,17 +161,23 @@ def placed(error: EngineError, sweep: Sweep) -> EngineError:
 def read_cell(document: Mapping[str, object]) -> Cell:
     """The cell of that document; what it does not name is as usual.
 
+    Model and device are ids, or objects that ``catalog.inline`` understands.
+
     Raises:
-        InvalidRequest: a field is missing, unknown or wrong (names it).
+        InvalidRequest, UnsupportedModel: a field is missing, unknown or wrong (names it).
     """
     known = {item.name for item in fields(Cell)}
     for name in document:
         if name not in known:
             raise InvalidRequest(f"choose among {', '.join(KNOBS)}", field="cell")
-    for name in ("model", "hardware"):
-        if not isinstance(document.get(name), str):
-            raise InvalidRequest("give the name of one of the catalogue", field=name)
-    return Cell(**document)  # pyright: ignore[reportArgumentType]
+    values = dict(document)
+    for name, read in (("model", model_from), ("hardware", hardware_from)):
+        value = values.get(name)
+        if isinstance(value, Mapping):
+            values[name] = read(cast("object", value))
+        elif not isinstance(value, str):
+            raise InvalidRequest("give the name of one of the catalogue, or an object", field=name)
+    return Cell(**values)  # pyright: ignore[reportArgumentType]
 
 
 def _read_axis(place: int, axis: object) -> Axis:
