@@ -2,6 +2,8 @@
 
 Lanes that quality.json already has, made of the same model and text, are kept, so that the table
 can be made in pieces. ``--kv`` makes the section of KV caches by length of the text, and no lanes.
+``--speeds`` makes the column of decode speeds for the lanes that are there, as the engine serves
+them; on a machine at rest, or the numbers say little.
 """
 
 from __future__ import annotations
@@ -10,8 +12,9 @@ import argparse
 import json
 import platform
 import re
+import statistics
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
@@ -23,12 +26,16 @@ from engine.inference.device import open_device
 from engine.inference.lane_settings import KVSettings, WeightSettings, parse_kv, parse_weights
 from engine.inference.loading import find_model
 from engine.inference.quantization.report import DEFAULT_TOKENS, LaneReport, report_quality
+from tests.benchmarks.engines import Lane
 from tests.benchmarks.kv_contexts import KVContexts, measure_contexts
 from tests.benchmarks.quality_page import to_markdown
+from tests.benchmarks.workload import Workload
 
 SHARED = ("tensor", "channel", "g128", "g64", "g32")
 METHODS = ("rtn", "awq", "gptq")
 KV_CACHES = ("paged-int8", "paged-int4", "paged-window-256-sinks-4")
+
+_DECODE, _TURNS = Workload(batch=1, prompt_tokens=64, new_tokens=64), 3
 
 Pair = tuple[WeightSettings, KVSettings]
 
@@ -55,7 +62,7 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--kv", action="store_true", help="KV caches by context, and no lanes")
     parser.add_argument("--again", action="store_true", help="measure lanes that are there, too")
     parser.add_argument(
-        "--speeds", action="store_true", help="keep decode speeds: only on a machine at rest"
+        "--speeds", action="store_true", help="decode speeds of the lanes that are there, alone"
     )
     parser.add_argument(
         "--output", type=Path, default=Path(__file__).parent, help="folder of QUALITY.md and .json"
@@ -81,12 +88,21 @@ class Table:
     def has(self, pair: Pair) -> bool:
         return label(pair[0].name, pair[1].name) in self._lanes
 
-    def add(self, report: LaneReport, *, speeds: bool) -> None:
-        lane = asdict(report)
-        if not speeds:
-            lane["decode_tokens_per_s"] = None
-        self._lanes[label(report.weights, report.kv)] = lane
+    def add(self, report: LaneReport) -> None:
+        """Keep a lane's quality. The speed of its samples is not kept: they ran beside others."""
+        name = label(report.weights, report.kv)
+        before = self._lanes.get(name, {})
+        speed = before.get("decode_tokens_per_s")
+        self._lanes[name] = {**asdict(report), "decode_tokens_per_s": speed}
         self.write()
+
+    def add_speeds(self, speed_of: Callable[[str], float], only: str) -> None:
+        """Fill in the decode speeds of lanes that have the plain cache."""
+        plain = KVSettings().name
+        for name, lane in self._lanes.items():
+            if lane["kv"] == plain and re.search(only, name):
+                lane["decode_tokens_per_s"] = speed_of(lane["weights"])
+                self.write()
 
     def set_kv_contexts(self, rows: Sequence[KVContexts]) -> None:
         """Replace the section of KV caches by context."""
@@ -125,6 +141,11 @@ def main(arguments: list[str] | None = None) -> None:
             )
         )
         return
+    if options.speeds:
+        table.add_speeds(
+            lambda name: decode_speed(options.model, options.device, name), options.only
+        )
+        return
     lanes = [
         (weights, kv)
         for weights, kv in all_lanes()
@@ -142,10 +163,18 @@ def main(arguments: list[str] | None = None) -> None:
         num_tokens=options.tokens,
         random_weights=source.random_weights,
         say=_say,
-        lane_done=lambda lane: table.add(lane, speeds=options.speeds),
+        lane_done=table.add,
     )
     table.document |= {key: value for key, value in report.to_document().items() if key != "lanes"}
     table.write()
+
+
+def decode_speed(model: str, device: str, weights: str) -> float:
+    """Tokens per second of one sequence, steps as they are served: the median of some runs."""
+    _say(f"{weights}: decode speed")
+    ours = Lane(model, device, weights).open_ours()
+    ours.run(_DECODE.warm_up)
+    return _DECODE.tokens / statistics.median(ours.run(_DECODE).seconds for _ in range(_TURNS))
 
 
 def _say(line: str) -> None:
