@@ -16,8 +16,7 @@ from heapq import heappop, heappush
 from random import Random
 
 from engine.scheduling.request import Request
-from engine.simulator.cost_model import CostModel
-from engine.simulator.pipeline import PipelinedCostModel
+from engine.simulator.run import first_token_overhead
 from engine.simulator.serving.arrivals import ClosedLoop
 from engine.simulator.serving.prompts import ID_SPACE, PromptTokens
 from engine.simulator.serving.recorder import RequestTimes, Statistics, UnitRecorder
@@ -26,7 +25,6 @@ from engine.simulator.serving.routing import Router
 from engine.simulator.serving.scenario import ServingScenario
 from engine.simulator.serving.unit import EventListener, ServingUnit, make_scheduler
 from engine.simulator.serving.workload import Job
-from engine.simulator.typical import TypicalCostModel
 
 Progress = Callable[[int, float], None]
 """Is told now and then how many requests are answered and the time of the run in seconds."""
@@ -81,13 +79,6 @@ def simulate_serving(
     else:
         service.serve_clients(jobs, clients, Random(f"{scenario.seed}/think"), progress)
     return ServingResult.of(scenario, cost_model, kv_blocks, statistics, [u.metered for u in units])
-
-
-def first_token_overhead(cost_model: CostModel) -> float:
-    """Seconds that a request waits for the host and its connection; none at the roofline."""
-    if isinstance(cost_model, PipelinedCostModel):
-        return first_token_overhead(cost_model.whole)
-    return cost_model.first_token_overhead if isinstance(cost_model, TypicalCostModel) else 0.0
 
 
 @dataclass(slots=True)
