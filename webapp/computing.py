@@ -5,16 +5,15 @@ Both count against the places that simulations have (``SimulationRunner.slot``).
 
 from __future__ import annotations
 
-import asyncio
 import json
-import sys
 from dataclasses import asdict
 from typing import Any, cast
 
 import anyio.to_thread
 
-from engine.errors import InvalidRequest, StepFailed
+from engine.errors import InvalidRequest
 from webapp.answers import Question, answer
+from webapp.child_process import ask_child
 from webapp.simulations import SimulationRunner, rebuild_error
 
 TIMEOUT_S = 60.0
@@ -41,24 +40,12 @@ class Computer:
 
 
 async def _in_process(question: Question) -> bytes:
-    process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-m",
-        "webapp.computing_process",
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-    )
     try:
-        async with asyncio.timeout(TIMEOUT_S):
-            output, _ = await process.communicate(json.dumps(asdict(question)).encode())
+        output = await ask_child(
+            "webapp.computing_process", asdict(question), TIMEOUT_S, "computation"
+        )
     except TimeoutError:
         raise InvalidRequest(f"this takes more than {TIMEOUT_S:g} s; ask for less") from None
-    finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
-    if process.returncode != 0:
-        raise StepFailed("the computation failed; the failure was logged")
     head, _, content = output.partition(b"\n")
     error = cast("dict[str, Any] | None", json.loads(head))
     if error is not None:

@@ -6,9 +6,7 @@ delay every stream, so it runs in a process of its own.
 
 from __future__ import annotations
 
-import asyncio
 import json
-import sys
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import asdict
@@ -17,9 +15,10 @@ from typing import Any, cast
 import anyio.to_thread
 from anyio import CapacityLimiter
 
-from engine.errors import EngineError, InvalidRequest, QueueFull, StepFailed
+from engine.errors import EngineError, InvalidRequest, QueueFull
 from engine.simulator.report import SimulationReport
 from engine.simulator.scenario import Scenario, simulate
+from webapp.child_process import ask_child
 from webapp.settings import Settings
 
 THREAD_TOKENS = 2**13
@@ -106,27 +105,15 @@ def _has_long_context(scenario: Scenario) -> bool:
 
 
 async def _in_process(scenario: Scenario) -> Document:
-    process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-m",
-        "webapp.simulation_process",
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-    )
     try:
-        async with asyncio.timeout(TIMEOUT_S):
-            output, _ = await process.communicate(json.dumps(asdict(scenario)).encode())
+        output = await ask_child(
+            "webapp.simulation_process", asdict(scenario), TIMEOUT_S, "simulation"
+        )
     except TimeoutError:
         raise InvalidRequest(
             f"the simulation takes more than {TIMEOUT_S:g} s; choose fewer output tokens",
             field="output_tokens",
         ) from None
-    finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
-    if process.returncode != 0:
-        raise StepFailed("the simulation failed; the failure was logged")
     answer = cast("dict[str, Any]", json.loads(output))
     if "error" in answer:
         raise rebuild_error(answer["error"])
