@@ -119,6 +119,11 @@ SCRIPT_TEXTS: dict[str, str | _Plural] = {
     "error.form": _N("Nothing was sent: a value in the form is not possible."),
     "error.other": _N("The server said: {message}"),
     "error.because": _N("Refused: {message}."),
+    # questions to the REST interface
+    "api.offline": _N("The server was not reached. Try again in a moment."),
+    "api.notReady": _N("The engine is not ready yet. Try again in a moment."),
+    "api.busy": _N("Others are being served just now. Try again in a moment."),
+    "api.failed": _N("The server could not answer this. Reload the page and try again."),
     "notice.byte_order_mark_removed": _N("An invisible byte order mark was taken off the prompt."),
     "notice.characters_left_out": _N(
         "The model's vocabulary cannot spell some characters of the prompt; they were left out."
