@@ -23,7 +23,7 @@ from webapp.live.hub import LiveHub
 from webapp.logging import AccessLog
 from webapp.origins import HostPolicy, OriginPolicy
 from webapp.pages import routes as page_routes
-from webapp.pages import simulator_routes
+from webapp.pages import search_routes, simulator_routes
 from webapp.prediction import StepPredictor
 from webapp.problems import JsonResponse
 from webapp.security_headers import SecurityHeaders
@@ -79,6 +79,7 @@ def create_app(settings: Settings | None = None, engine: EnginePort | None = Non
     app.include_router(live_routes.router)
     app.include_router(page_routes.router)
     app.include_router(simulator_routes.router)
+    app.include_router(search_routes.router)
     app.mount("/static", VersionedStaticFiles(directory=settings.static_dir), name="static")
     return app
 

@@ -82,13 +82,22 @@ class Texts:
         return self.ngettext(singular, plural, 1), self.ngettext(singular, plural, 2)
 
 
+def catalogue_files(language: Language) -> list[Path]:
+    """The ``.po`` files of a language, one for each part of the house; none of English."""
+    return sorted((LOCALE_DIR / language.locale / "LC_MESSAGES").glob("*.po"))
+
+
+def N_(message: str) -> str:  # noqa: N802 - gettext's own name for it
+    """Marks a text that is translated where it is shown."""
+    return message
+
+
 @cache
 def texts(language: Language) -> Texts:
-    """The texts of ``language``, read once."""
-    path = LOCALE_DIR / language.locale / "LC_MESSAGES" / "messages.po"
+    """The texts of ``language``, read once, from all of its files."""
     singles: dict[str, str] = {}
     plurals: dict[str, str] = {}
-    if language is not Language.ENGLISH:
+    for path in catalogue_files(language):
         with path.open("rb") as file:
             for message in read_po(file, locale=language.locale):
                 if not message.id or message.fuzzy or not message.string:

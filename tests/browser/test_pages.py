@@ -14,6 +14,7 @@ PAGES = (
     "/simulator",
     "/simulator?compare=on&model=deepseek-v3&tensor=8&b_model=llama-3.1-70b&b_tensor=4",
     "/serving?requests=60",
+    "/simulator/diagnose?ttft=1200&itl=9",
     "/simulator/deepseek-v4",
     "/simulator/validation",
 )
@@ -128,3 +129,19 @@ def test_a_wrong_field_is_marked_and_said_and_sliders_give_whole_numbers(
     notice.wait_for()
     batch.fill("2")
     notice.wait_for(state="hidden")
+
+
+def test_measured_times_are_diagnosed_and_the_address_says_them(
+    fake_server: LiveApp, open_page: OpenPage
+) -> None:
+    page = open_page(fake_server, "/simulator/diagnose")
+    page.get_by_text("Give the time to the first token").wait_for()
+    page.get_by_label("Time to first token (TTFT), ms").fill("1200")
+    page.get_by_role("heading", name="slow to start").wait_for()
+    page.wait_for_url("**ttft=1200**")
+    assert "itl=" not in page.url
+    page.get_by_label("Between tokens (ITL), mean, ms").fill("40")
+    page.get_by_role("heading", name="slow to start and to stream").wait_for()
+    page.get_by_role("row", name="without the likeliest cause").wait_for()
+    page.reload()
+    page.get_by_role("heading", name="slow to start and to stream").wait_for()

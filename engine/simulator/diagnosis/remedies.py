@@ -48,7 +48,7 @@ def remedies(
             _scaled("remove-the-cause", f"without the cause: {hypothesis.words}", observation,
                     (before.ttft, before.itl), (after.ttft, after.itl), True)
         )  # fmt: skip
-    for name, words, cell in _changes(observation.cell):
+    for name, words, cell in changes(observation.cell):
         after = hypothesis.predict(replace(observation, cell=cell), strength)
         fits = estimate(cell).fits
         found.append(
@@ -72,7 +72,8 @@ def _scaled(
     return Remedy(name, words, ttft, itl, fits)
 
 
-def _changes(cell: Cell) -> Iterator[tuple[str, str, Cell]]:
+def changes(cell: Cell) -> Iterator[tuple[str, str, Cell]]:
+    """What could be changed about a run: a name, its words, and the run with the change."""
     if cell.weights in ("fp32", "bf16", "fp16"):
         yield "fp8-weights", "weights and products in fp8", replace(cell, weights="fp8")
     yield "int4-weights", "weights in 4 bits", replace(cell, weights="int4-g128")

@@ -11,13 +11,13 @@ from babel.messages.pofile import read_po
 from fastapi.testclient import TestClient
 
 from engine.refusals import REFUSALS
-from webapp.i18n import LOCALE_DIR, Language, choose_language, texts
+from webapp.i18n import LOCALE_DIR, Language, catalogue_files, choose_language, texts
+from webapp.pages.diagnose_view import diagnosis_messages
 from webapp.pages.script_texts import SCRIPT_TEXTS, script_texts
 from webapp.pages.validation_view import report_messages
 from webapp.rendering import ROOT
 
 MessageId = str | tuple[str, ...]
-PO_FILE = LOCALE_DIR / "zh_Hans" / "LC_MESSAGES" / "messages.po"
 BLANK = re.compile(r"\{\w+\}|%\(\w+\)s|</?b[^>]*>")
 CHOSEN_AT_RUN_TIME = (
     "done.",
@@ -44,23 +44,27 @@ def source_messages() -> set[MessageId]:
         for _, _, message, _, _ in extract_from_dir(str(ROOT / folder), [method], options):
             found.add(message if isinstance(message, str) else tuple(message))
     found |= report_messages()
+    found |= diagnosis_messages()
     for text in SCRIPT_TEXTS.values():
         found.add(text if isinstance(text, str) else (text.one, text.other))
     return found
 
 
 def translations() -> dict[MessageId, tuple[str, ...]]:
-    with PO_FILE.open("rb") as file:
-        catalog = read_po(file, locale="zh_Hans", abort_invalid=True)
     found: dict[MessageId, tuple[str, ...]] = {}
-    for message in catalog:
-        if not message.id:
-            continue
-        assert not message.fuzzy, message.id
-        if isinstance(message.id, str):
-            found[message.id] = (str(message.string),)
-        else:
-            found[tuple(str(part) for part in message.id)] = tuple(map(str, message.string or ()))
+    for path in catalogue_files(Language.CHINESE):
+        with path.open("rb") as file:
+            catalog = read_po(file, locale="zh_Hans", abort_invalid=True)
+        for message in catalog:
+            if not message.id:
+                continue
+            assert not message.fuzzy, message.id
+            if isinstance(message.id, str):
+                source, forms = message.id, (str(message.string),)
+            else:
+                source = tuple(str(part) for part in message.id)
+                forms = tuple(map(str, message.string or ()))
+            assert found.setdefault(source, forms) == forms, f"two translations of {source}"
     return found
 
 
