@@ -7,7 +7,7 @@ body that is too large or too slow.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 
 from starlette.datastructures import Headers
 from starlette.responses import PlainTextResponse
@@ -68,21 +68,29 @@ class BodyRules:
     """Reads and checks the body of unsafe methods before anything else does.
 
     Other sites' pages are refused (403), as are bodies that are too large (413) or too slow (408).
+    ``larger`` gives paths that take more than ``max_bytes`` their own limit.
     """
 
     def __init__(
-        self, app: ASGIApp, origins: OriginPolicy, max_bytes: int, timeout_s: float
+        self,
+        app: ASGIApp,
+        origins: OriginPolicy,
+        max_bytes: int,
+        timeout_s: float,
+        larger: Mapping[str, int],
     ) -> None:
         self.app = app
         self.origins = origins
         self.max_bytes = max_bytes
+        self.larger = larger
         self.timeout_s = timeout_s
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http" or scope["method"] not in UNSAFE_METHODS:
             await self.app(scope, receive, send)
             return
-        body = await self._read(receive)
+        path = scope["path"].removeprefix(scope.get("root_path", ""))
+        body = await self._read(receive, self.larger.get(path, self.max_bytes))
         if body is None:
             return  # the client left before its body was complete
         refusal = body if isinstance(body, ProblemResponse) else self._refuse(scope)
@@ -101,7 +109,7 @@ class BodyRules:
             403, "origin_not_allowed", "This method is not open to pages of other sites."
         )
 
-    async def _read(self, receive: Receive) -> bytes | ProblemResponse | None:
+    async def _read(self, receive: Receive, max_bytes: int) -> bytes | ProblemResponse | None:
         """The body, or why there is none.
 
         What a body has beyond the limit is read and thrown away, up to a point: a client that is
@@ -118,22 +126,22 @@ class BodyRules:
                         return None
                     chunk: bytes = message.get("body", b"")
                     size += len(chunk)
-                    if size <= self.max_bytes:
+                    if size <= max_bytes:
                         body += chunk
                     more = message.get("more_body", False)
         except TimeoutError:
-            if size <= self.max_bytes:
+            if size <= max_bytes:
                 return ProblemResponse(
                     408,
                     "body_too_slow",
                     f"Send the whole body within {self.timeout_s:g} seconds.",
                     headers={"connection": "close"},
                 )
-        if size > self.max_bytes:
+        if size > max_bytes:
             return ProblemResponse(
                 413,
                 "body_too_large",
-                f"Send at most {self.max_bytes} bytes in the body.",
+                f"Send at most {max_bytes} bytes in the body.",
                 headers={"connection": "close"},
             )
         return bytes(body)

@@ -12,7 +12,17 @@ from starlette.middleware.gzip import GZipMiddleware
 
 from engine.inference.supervisor import EngineClient
 from webapp.admission import AllowedHosts, BodyRules, SubPath
-from webapp.api import catalog, csp_report, health, importing, openapi, search, serve, simulate
+from webapp.api import (
+    catalog,
+    csp_report,
+    health,
+    importing,
+    openapi,
+    runs,
+    search,
+    serve,
+    simulate,
+)
 from webapp.api import engine as engine_api
 from webapp.computing import Computer
 from webapp.errors import UnexpectedErrors, install_error_handlers
@@ -30,6 +40,7 @@ from webapp.security_headers import SecurityHeaders
 from webapp.settings import Settings
 from webapp.simulations import SimulationRunner
 from webapp.static_files import VersionedStaticFiles
+from webapp.store.saved_runs import SavedRuns
 
 
 def create_app(settings: Settings | None = None, engine: EnginePort | None = None) -> FastAPI:
@@ -41,6 +52,7 @@ def create_app(settings: Settings | None = None, engine: EnginePort | None = Non
     settings = settings or Settings()
     engine = engine or EngineClient(settings.engine_options)
     jobs = Jobs(settings)
+    saved_runs = SavedRuns(settings)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncGenerator[None]:
@@ -50,6 +62,7 @@ def create_app(settings: Settings | None = None, engine: EnginePort | None = Non
         finally:
             await jobs.close()
             await engine.stop()
+            await saved_runs.close()
 
     app = FastAPI(
         title="First Token",
@@ -70,6 +83,7 @@ def create_app(settings: Settings | None = None, engine: EnginePort | None = Non
     app.state.live = LiveHub(engine, predictor, settings)
     app.state.simulations = SimulationRunner(settings)
     app.state.jobs = jobs
+    app.state.runs = saved_runs
     app.state.computer = Computer(app.state.simulations)
     app.state.csp_reports = csp_report.CspReports()
     install_error_handlers(app)
@@ -90,7 +104,7 @@ def _operation_id(route: APIRoute) -> str:
 
 def _api() -> APIRouter:
     router = APIRouter()
-    for module in (engine_api, importing, catalog, simulate, search, openapi):
+    for module in (engine_api, importing, catalog, simulate, search, runs, openapi):
         router.include_router(module.router)
     router.include_router(serve.router)
     router.include_router(serve.jobs_router)
@@ -111,5 +125,6 @@ def _middleware(settings: Settings) -> list[Middleware]:
             origins=OriginPolicy(settings),
             max_bytes=settings.max_body_bytes,
             timeout_s=settings.body_timeout_s,
+            larger=dict.fromkeys(runs.BODY_PATHS, settings.run_max_bytes),
         ),
     ]

@@ -12,6 +12,7 @@ from webapp.live.engine_port import EnginePort
 from webapp.prediction import StepPredictor
 from webapp.settings import Settings
 from webapp.simulations import SimulationRunner
+from webapp.store.saved_runs import SavedRuns
 
 
 def get_settings(request: Request) -> Settings:
@@ -44,9 +45,15 @@ def get_computer(request: Request) -> Computer:
     return cast(Computer, request.app.state.computer)
 
 
+def get_runs(request: Request) -> SavedRuns:
+    """The saved runs of this app."""
+    return cast(SavedRuns, request.app.state.runs)
+
+
 SettingsDep = Annotated[Settings, Depends(get_settings)]
 EngineDep = Annotated[EnginePort, Depends(get_engine)]
 PredictorDep = Annotated[StepPredictor, Depends(get_predictor)]
 SimulationsDep = Annotated[SimulationRunner, Depends(get_simulations)]
 JobsDep = Annotated[Jobs, Depends(get_jobs)]
 ComputerDep = Annotated[Computer, Depends(get_computer)]
+RunsDep = Annotated[SavedRuns, Depends(get_runs)]

