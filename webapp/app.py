@@ -14,6 +14,7 @@ from engine.inference.supervisor import EngineClient
 from webapp.admission import AllowedHosts, BodyRules, SubPath
 from webapp.api import (
     catalog,
+    claims,
     csp_report,
     health,
     importing,
@@ -24,6 +25,7 @@ from webapp.api import (
     simulate,
 )
 from webapp.api import engine as engine_api
+from webapp.claims.running import ClaimRunner
 from webapp.computing import Computer
 from webapp.errors import UnexpectedErrors, install_error_handlers
 from webapp.jobs import Jobs
@@ -32,8 +34,8 @@ from webapp.live.engine_port import EnginePort
 from webapp.live.hub import LiveHub
 from webapp.logging import AccessLog
 from webapp.origins import HostPolicy, OriginPolicy
+from webapp.pages import lesson_routes, search_routes, simulator_routes
 from webapp.pages import routes as page_routes
-from webapp.pages import search_routes, simulator_routes
 from webapp.prediction import StepPredictor
 from webapp.problems import JsonResponse
 from webapp.security_headers import SecurityHeaders
@@ -85,6 +87,7 @@ def create_app(settings: Settings | None = None, engine: EnginePort | None = Non
     app.state.jobs = jobs
     app.state.runs = saved_runs
     app.state.computer = Computer(app.state.simulations)
+    app.state.claims = ClaimRunner()
     app.state.csp_reports = csp_report.CspReports()
     install_error_handlers(app)
     app.include_router(health.router)
@@ -94,6 +97,7 @@ def create_app(settings: Settings | None = None, engine: EnginePort | None = Non
     app.include_router(page_routes.router)
     app.include_router(simulator_routes.router)
     app.include_router(search_routes.router)
+    app.include_router(lesson_routes.router)
     app.mount("/static", VersionedStaticFiles(directory=settings.static_dir), name="static")
     return app
 
@@ -104,7 +108,7 @@ def _operation_id(route: APIRoute) -> str:
 
 def _api() -> APIRouter:
     router = APIRouter()
-    for module in (engine_api, importing, catalog, simulate, search, runs, openapi):
+    for module in (engine_api, importing, catalog, simulate, search, runs, claims, openapi):
         router.include_router(module.router)
     router.include_router(serve.router)
     router.include_router(serve.jobs_router)

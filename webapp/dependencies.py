@@ -6,10 +6,14 @@ from typing import Annotated, cast
 
 from fastapi import Depends, Request
 
+from webapp.claims.bench import Bench
+from webapp.claims.running import ClaimRunner
 from webapp.computing import Computer
+from webapp.i18n import texts
 from webapp.jobs import Jobs
 from webapp.live.engine_port import EnginePort
 from webapp.prediction import StepPredictor
+from webapp.rendering import language_of
 from webapp.settings import Settings
 from webapp.simulations import SimulationRunner
 from webapp.store.saved_runs import SavedRuns
@@ -50,6 +54,22 @@ def get_runs(request: Request) -> SavedRuns:
     return cast(SavedRuns, request.app.state.runs)
 
 
+def get_claim_runner(request: Request) -> ClaimRunner:
+    """What runs the checks of claims."""
+    return cast(ClaimRunner, request.app.state.claims)
+
+
+def get_bench(request: Request) -> Bench:
+    """The tools of such a check, in the reader's language."""
+    return Bench(
+        engine=get_engine(request),
+        predictor=get_predictor(request),
+        simulations=get_simulations(request),
+        computer=get_computer(request),
+        said=texts(language_of(request)),
+    )
+
+
 SettingsDep = Annotated[Settings, Depends(get_settings)]
 EngineDep = Annotated[EnginePort, Depends(get_engine)]
 PredictorDep = Annotated[StepPredictor, Depends(get_predictor)]
@@ -57,3 +77,5 @@ SimulationsDep = Annotated[SimulationRunner, Depends(get_simulations)]
 JobsDep = Annotated[Jobs, Depends(get_jobs)]
 ComputerDep = Annotated[Computer, Depends(get_computer)]
 RunsDep = Annotated[SavedRuns, Depends(get_runs)]
+ClaimsDep = Annotated[ClaimRunner, Depends(get_claim_runner)]
+BenchDep = Annotated[Bench, Depends(get_bench)]

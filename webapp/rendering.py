@@ -112,6 +112,7 @@ class _Helpers:
             "significant": significant,
             "bytes_label": bytes_label,
             "language": self.language,
+            "say": texts(self.language).gettext,
             "languages": tuple(Language),
         }
 

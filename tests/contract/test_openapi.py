@@ -53,6 +53,8 @@ EXPECTED_PATHS = {
     "/api/v1/export",
     "/api/v1/runs/{run_id}",
     "/api/v1/runs/{run_id}/export",
+    "/api/v1/claims",
+    "/api/v1/claims/{claim_id}",
 }
 
 

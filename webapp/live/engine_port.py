@@ -5,7 +5,16 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 from typing import Protocol
 
-from engine.inference.messages import EngineInfo, Generate, Message
+from engine.inference.messages import (
+    Configure,
+    Configured,
+    EngineInfo,
+    Failed,
+    Generate,
+    Message,
+    Probe,
+    Probed,
+)
 
 READY = "ready"
 
@@ -42,3 +51,7 @@ class EnginePort(Protocol):
         ...
 
     async def abort(self, request_id: str) -> None: ...
+
+    async def ask(self, request: Configure | Probe) -> Configured | Probed | Failed:
+        """The one answer to a question that is not about generating."""
+        ...

@@ -6,6 +6,7 @@ the script. Keys are stable names, grouped by widget.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from engine.refusals import REFUSALS
@@ -361,4 +362,14 @@ def script_texts(texts: Texts) -> dict[str, str | tuple[str, str]]:
     return {
         key: texts.gettext(text) if isinstance(text, str) else texts.forms(text.one, text.other)
         for key, text in SCRIPT_TEXTS.items()
+    }
+
+
+def translated(
+    source: Mapping[str, str | tuple[str, str]], texts: Texts
+) -> dict[str, str | tuple[str, str]]:
+    """Texts of scripts that are kept elsewhere, in one language; a pair is (one, other)."""
+    return {
+        key: texts.gettext(text) if isinstance(text, str) else texts.forms(*text)
+        for key, text in source.items()
     }

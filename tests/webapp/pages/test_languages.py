@@ -38,6 +38,8 @@ def source_messages() -> set[MessageId]:
     for folder, method in (
         ("templates", ("**.html", "jinja2.ext:babel_extract")),
         ("webapp/pages", ("**.py", "python")),
+        ("webapp/lessons", ("**.py", "python")),
+        ("webapp/claims", ("**.py", "python")),
     ):
         # As the templates are rendered: a lone % is %% in the message.
         options = {"**.html": {"newstyle_gettext": "true"}}
@@ -138,20 +140,20 @@ def test_choice(asked: str | None, remembered: str | None, accept: str | None, l
 
 def test_page_speaks_and_remembers(client: TestClient) -> None:
     english = client.get("/", headers={"accept-language": "en-GB"})
-    assert '<html lang="en">' in english.text
+    assert '<html lang="en" ' in english.text
     assert english.headers["content-language"] == "en"
     assert {"Accept-Language", "Cookie"} <= set(english.headers["vary"].split(", "))
     assert "set-cookie" not in english.headers
 
     chinese = client.get("/?lang=zh-Hans")
-    assert '<html lang="zh-Hans">' in chinese.text
+    assert '<html lang="zh-Hans" ' in chinese.text
     assert "预填充" in chinese.text
     cookie = chinese.headers["set-cookie"]
     assert "lang=zh-Hans" in cookie
     assert "HttpOnly" in cookie
     assert "SameSite=lax" in cookie
     again = client.get("/", headers={"accept-language": "en"})
-    assert '<html lang="zh-Hans">' in again.text, "the cookie is stronger than the browser"
+    assert '<html lang="zh-Hans" ' in again.text, "the cookie is stronger than the browser"
 
 
 def test_no_english_sentence_is_left_on_the_chinese_page(client: TestClient) -> None:

@@ -1,0 +1,1 @@
+"""The checks, one module for each lesson that the claims belong to."""

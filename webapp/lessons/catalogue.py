@@ -1,0 +1,29 @@
+"""The lessons, in the order in which they are read."""
+
+from __future__ import annotations
+
+from webapp.lessons.lesson import CodeLink, Lesson
+
+LESSONS: tuple[Lesson, ...] = ()
+
+
+def get_lesson(slug: str) -> Lesson | None:
+    """The lesson of that name; None if there is none."""
+    return next((lesson for lesson in LESSONS if lesson.slug == slug), None)
+
+
+def neighbours(lesson: Lesson) -> tuple[Lesson | None, Lesson | None]:
+    """The lesson before and the one after."""
+    place = LESSONS.index(lesson)
+    before = LESSONS[place - 1] if place else None
+    after = LESSONS[place + 1] if place + 1 < len(LESSONS) else None
+    return before, after
+
+
+def find_code(path: str, name: str) -> CodeLink | None:
+    """The link of a lesson to that definition: nothing else of the code is shown."""
+    for lesson in LESSONS:
+        for code in lesson.code:
+            if (code.path, code.name) == (path, name):
+                return code
+    return None
