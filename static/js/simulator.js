@@ -1,5 +1,4 @@
-// The second scenario comes and goes; the address always says what is shown, so that it can be
-// kept or sent.
+// The second scenario comes and goes.
 
 const form = document.getElementById("scenario");
 const compare = document.getElementById("compare");
@@ -14,10 +13,4 @@ compare?.addEventListener("input", () => {
 const unsent = document.getElementById("unsent");
 form.addEventListener("input", () => {
   unsent.hidden = form.checkValidity();
-});
-
-document.addEventListener("htmx:afterSwap", ({ target }) => {
-  if (target.id !== "answer") return;
-  const query = new URLSearchParams(new FormData(form));
-  history.replaceState(null, "", `?${query}`);
 });

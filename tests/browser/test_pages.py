@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 
@@ -10,9 +13,18 @@ from tests.webapp.live_server import LiveApp
 
 pytestmark = pytest.mark.browser
 
+CONFIG = {
+    "model_type": "llama", "hidden_size": 4096, "intermediate_size": 14336,
+    "num_hidden_layers": 32, "num_attention_heads": 32, "num_key_value_heads": 8,
+    "vocab_size": 128256, "max_position_embeddings": 131072, "hidden_act": "silu",
+    "architectures": ["LlamaForCausalLM"] * 350,
+}  # fmt: skip
+
 PAGES = (
     "/simulator",
     "/simulator?compare=on&model=deepseek-v3&tensor=8&b_model=llama-3.1-70b&b_tensor=4",
+    "/simulator?model=own&hardware=own&tensor=3&utilization=80",
+    "/simulator?hardware=own&device_memory=80&device_bandwidth=3350&device_bf16=989&tensor=3",
     "/serving?requests=60",
     "/simulator/diagnose?ttft=1200&itl=9",
     "/simulator/deepseek-v4",
@@ -145,3 +157,44 @@ def test_measured_times_are_diagnosed_and_the_address_says_them(
     page.get_by_role("row", name="without the likeliest cause").wait_for()
     page.reload()
     page.get_by_role("heading", name="slow to start and to stream").wait_for()
+
+
+def test_a_config_is_pasted_or_read_from_a_file_and_a_wrong_one_refused(
+    fake_server: LiveApp, open_page: OpenPage, tmp_path: Path
+) -> None:
+    page = open_page(fake_server, "/simulator")
+    page.locator("#model").select_option("own")
+    page.get_by_text("model.config: paste its JSON").wait_for()
+    field = page.locator("#config")
+    field.fill('{"model_type": "llama", "hidden_size": 4096}')
+    page.get_by_text("model.config.num_hidden_layers: is missing").wait_for()
+    field.fill(json.dumps({**CONFIG, "surprise": 1}))
+    page.get_by_text("surprise").first.wait_for()
+    file = tmp_path / "config.json"
+    file.write_text(json.dumps(CONFIG, indent=2))
+    assert len(file.read_text()) > 8192
+    page.locator("#config-file").set_input_files(file)
+    page.get_by_role("heading", name="imported-llama").first.wait_for()
+    page.wait_for_url("**config=%7B%22model_type**")
+    page.reload()
+    page.get_by_role("heading", name="imported-llama").first.wait_for()
+    page.locator("#model").select_option("llama-3.1-8b")
+    page.get_by_role("heading", name="llama-3.1-8b").first.wait_for()
+    assert field.is_hidden()
+    assert "config=" not in page.url
+
+
+def test_a_device_by_its_figures_is_questioned_and_predicted(
+    fake_server: LiveApp, open_page: OpenPage
+) -> None:
+    page = open_page(fake_server, "/simulator")
+    page.locator("#hardware").select_option("own")
+    page.locator("#device_memory").fill("80")
+    page.locator("#device_bandwidth").fill("3350")
+    page.locator("#device_bf16").fill("1978.9")
+    page.get_by_text("Is it with sparsity?").wait_for()
+    page.get_by_label("The rates are dense, I am sure").first.check()
+    page.get_by_text("on own device").first.wait_for()
+    page.locator("#tensor").select_option("8")
+    page.get_by_text("No link between such devices is known").wait_for()
+    page.wait_for_url("**device_bf16=1978.9**")

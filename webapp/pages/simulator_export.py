@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import cast
 
-from engine.simulator.features import Speculation
+from engine.simulator.efficiency import DEFAULT_ENGINE
 from engine.simulator.scenario import Scenario, simulate
 from engine.simulator.search.cell import Cell
 from engine.simulator.search.sensitivity import Elasticity, sensitivities
@@ -44,9 +44,10 @@ def scenario_of(side: Side) -> Scenario:
     Raises:
         InvalidRequest: a number is out of its range (names the field).
     """
+    features = side.features
     return Scenario(
-        model=side.model,
-        hardware=side.hardware,
+        model=side.described.model_value(),
+        hardware=side.described.hardware_value(),
         devices=side.tensor,
         weights=side.weights,
         kv=side.kv,
@@ -57,10 +58,18 @@ def scenario_of(side: Side) -> Scenario:
         data=side.data,
         stages=side.stages,
         experts=side.experts,
+        imbalance=side.imbalance,
+        per_node=side.per_node or None,
+        network_gb_s=side.network or None,
         engine=side.engine or None,
-        chunk_tokens=side.chunk or None,
-        prefix_hit_rate=side.hit / 100,
-        speculation=Speculation(side.drafts, side.acceptance / 100) if side.drafts else None,
+        memory_utilization=side.utilization / 100,
+        chunk_tokens=features.chunk_tokens,
+        prefix_hit_rate=features.prefix_hit_rate,
+        speculation=features.speculation,
+        offload=features.offload,
+        disaggregation=features.disaggregation,
+        usd_per_hour=side.usd,
+        idle_share=side.idle / 100,
     )
 
 
@@ -76,13 +85,14 @@ def explain_view(letter: str, side: Side) -> ExplainView:
         for name, item in quantities(document)
     )
     cell = Cell(
-        model=side.model,
-        hardware=side.hardware,
+        model=side.described.chosen_model(),
+        hardware=side.described.chosen_hardware(),
         devices=side.tensor,
         weights=side.weights,
         kv=side.kv,
         activations=side.activations or None,
         times="typical",
+        engine=side.engine or DEFAULT_ENGINE,
         batch=side.batch,
         prompt_tokens=side.prompt,
         output_tokens=side.output,

@@ -7,14 +7,26 @@ Numbers are brought into range; names are checked by the simulator, which says w
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
-from typing import ClassVar
+from dataclasses import dataclass, fields, replace
+from typing import Any, ClassVar
 from urllib.parse import urlencode
 
+from engine.catalog.device import Interconnect
+from engine.catalog.units import GB
 from engine.simulator.deployment import Deployment, Times
-from engine.simulator.features import Features, Speculation
+from engine.simulator.energy import IDLE_SHARE
+from engine.simulator.features import (
+    TRANSFER_LINK_GB_S,
+    Disaggregation,
+    Features,
+    Offload,
+    Speculation,
+)
 from engine.simulator.layout import Layout
+from engine.simulator.links import DEFAULT_NETWORK
 from engine.simulator.run import Batch
+from webapp.pages.own import NO_DEVICE, Described, OwnDevice, read_described
+from webapp.pages.query import Knobs
 
 WEIGHTS = (
     "fp32", "bf16", "fp16", "fp8", "fp8-b128", "int8", "int8-g128", "int4-g128", "int4-g32",
@@ -26,53 +38,103 @@ ACTIVATIONS = ("", "fp32", "tf32", "bf16", "fp16", "fp8", "int8", "nvfp4")
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """One of the two scenarios, as its knobs stand. Empty text: what the simulator takes itself."""
+    """One of the two scenarios, as its knobs stand. Empty text: what the simulator takes itself.
+
+    Shares are percentages. ``config`` and ``device`` count where ``model`` and ``hardware`` are
+    ``OWN``. Zero turns a feature off: ``chunk``, ``drafts``, ``offload`` (GB/s of the link to the
+    host, where cached prefixes lie), ``split`` (devices of a prefill group of its own, whose
+    caches travel at ``split_link`` GB/s), ``per_node`` (all devices are one node) and ``network``
+    (GB/s; 0 takes the usual one).
+    """
 
     model: str = "llama-3.1-8b"
     hardware: str = "h100-sxm"
+    config: str = ""
+    device: OwnDevice = NO_DEVICE
     tensor: int = 1
     data: int = 1
     stages: int = 1
     experts: bool = False
+    imbalance: float = 1.0
+    per_node: int = 0
+    network: float = 0.0
     weights: str = "bf16"
     kv: str = "bf16"
     activations: str = ""
     engine: str = ""
+    utilization: int = 90
+    usd: float | None = None
     batch: int = 1
     prompt: int = 1024
     output: int = 256
     chunk: int = 0
     hit: int = 0
+    offload: float = 0.0
+    split: int = 0
+    split_link: float = TRANSFER_LINK_GB_S
     drafts: int = 0
     acceptance: int = 70
+    draft_model: str = ""
+    draft_cost: int = 0
+    idle: int = round(100 * IDLE_SHARE)
 
-    RANGES: ClassVar[dict[str, tuple[int, int]]] = {
-        "tensor": (1, 64), "data": (1, 64), "stages": (1, 64), "batch": (1, 4096),
-        "prompt": (1, 1_048_576), "output": (1, 131_072), "chunk": (0, 65_536), "hit": (0, 100),
-        "drafts": (0, 16), "acceptance": (0, 100),
+    WHOLE: ClassVar[dict[str, tuple[int, int]]] = {
+        "tensor": (1, 64), "data": (1, 64), "stages": (1, 64), "per_node": (0, 1024),
+        "utilization": (1, 100), "batch": (1, 4096), "prompt": (1, 1_048_576),
+        "output": (1, 131_072), "chunk": (0, 65_536), "hit": (0, 100), "split": (0, 1024),
+        "drafts": (0, 16), "acceptance": (0, 100), "draft_cost": (0, 1000), "idle": (0, 100),
     }  # fmt: skip
+    REAL: ClassVar[dict[str, tuple[float, float]]] = {
+        "imbalance": (1, 1000), "network": (0, 100_000), "offload": (0, 100_000),
+        "split_link": (0.01, 100_000),
+    }  # fmt: skip
+    TEXTS: ClassVar[tuple[str, ...]] = ("weights", "kv", "activations", "engine", "draft_model")
+    MOST_USD: ClassVar[float] = 10_000
 
     def deployment(self, times: Times) -> Deployment:
         """The model on its devices.
 
         Raises:
-            InvalidRequest: the layout is wrong (names the field).
+            InvalidRequest, UnsupportedModel: the layout or what describes the model or the device
+                is wrong (names the field).
         """
+        network = Interconnect("network", self.network * GB) if self.network else DEFAULT_NETWORK
         return Deployment(
-            self.model,
-            self.hardware,
-            Layout(self.tensor, self.data, self.experts, self.stages),
+            self.described.chosen_model(),
+            self.described.chosen_hardware(),
+            self.layout,
             self.weights,
             self.kv,
             self.activations or None,
             times,
             self.engine or None,
+            self.utilization / 100,
+            network=network,
+        )
+
+    @property
+    def described(self) -> Described:
+        """The model and the device."""
+        return Described(self.model, self.hardware, self.config, self.device)
+
+    @property
+    def layout(self) -> Layout:
+        """How the devices share the work."""
+        return Layout(
+            self.tensor, self.data, self.experts, self.stages, self.imbalance, self.per_node or None
         )
 
     @property
     def query(self) -> str:
         """The query string that asks for this side alone."""
-        given = {name: value for name, value in asdict(self).items() if name != "experts"}
+        plain = {
+            item.name: getattr(self, item.name)
+            for item in fields(self)
+            if item.name not in ("model", "hardware", "config", "device", "experts", "usd")
+        }
+        given = {**self.described.fields(), **plain}
+        if self.usd is not None:
+            given["usd"] = self.usd
         return urlencode({**given, **({"experts": "on"} if self.experts else {})})
 
     @property
@@ -81,16 +143,42 @@ class Side:
 
     @property
     def features(self) -> Features:
-        speculation = Speculation(self.drafts, self.acceptance / 100) if self.drafts else None
-        return Features(self.chunk or None, self.hit / 100, speculation)
+        return Features(
+            self.chunk or None,
+            self.hit / 100,
+            self.speculation,
+            Offload(self.offload) if self.offload else None,
+            Disaggregation(self.split, self.split_link) if self.split else None,
+        )
+
+    @property
+    def speculation(self) -> Speculation | None:
+        if not self.drafts:
+            return None
+        return Speculation(
+            self.drafts, self.acceptance / 100, self.draft_model or None, self.draft_cost / 100
+        )
 
     @property
     def devices(self) -> int:
-        return self.tensor * self.data * self.stages
+        return self.layout.devices
+
+    @property
+    def has_more(self) -> bool:
+        """Whether a knob of the form's folded part is not as usual."""
+        usual = Side()
+        return any(getattr(self, name) != getattr(usual, name) for name in FOLDED)
 
 
-SHARED = ("prompt", "output", "chunk", "hit", "drafts", "acceptance")
+SHARED = (
+    "prompt", "output", "chunk", "hit", "offload", "split", "split_link", "drafts", "acceptance",
+    "draft_model", "draft_cost", "idle",
+)  # fmt: skip
 """Knobs that both sides have in common: the load is the same, the deployment differs."""
+FOLDED = (
+    "activations", "data", "stages", "experts", "imbalance", "per_node", "network", "engine",
+    "utilization", "usd", "chunk", "hit", "offload", "split", "drafts", "idle",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,32 +204,25 @@ def read_simulator_question(query: Mapping[str, str]) -> SimulatorQuestion:
 
 
 def _side(query: Mapping[str, str], prefix: str, default: Side) -> Side:
-    def text(name: str) -> str:
-        return query.get(prefix + name, getattr(default, name))[:100]
-
-    def whole(name: str) -> int:
-        low, high = Side.RANGES[name]
-        given = query.get(prefix + name, "").strip()
-        if not (given.isascii() and given.isdigit()):
-            return getattr(default, name)
-        return min(max(int(given[:12]), low), high)
-
+    knobs = Knobs(query, prefix)
+    described = read_described(knobs, default.described)
+    values: dict[str, Any] = {
+        **{name: knobs.text(name, getattr(default, name)) for name in Side.TEXTS},
+        **{
+            name: knobs.whole(name, getattr(default, name), *ends)
+            for name, ends in Side.WHOLE.items()
+        },
+        **{
+            name: knobs.real(name, getattr(default, name), *ends)
+            for name, ends in Side.REAL.items()
+        },
+    }
     return Side(
-        model=text("model"),
-        hardware=text("hardware"),
-        weights=text("weights"),
-        kv=text("kv"),
-        activations=text("activations"),
-        engine=text("engine"),
-        experts=query.get(prefix + "experts", "") == "on",
-        tensor=whole("tensor"),
-        data=whole("data"),
-        stages=whole("stages"),
-        batch=whole("batch"),
-        prompt=whole("prompt"),
-        output=whole("output"),
-        chunk=whole("chunk"),
-        hit=whole("hit"),
-        drafts=whole("drafts"),
-        acceptance=whole("acceptance"),
+        model=described.model,
+        hardware=described.hardware,
+        config=described.config,
+        device=described.device,
+        experts=knobs.flag("experts"),
+        usd=knobs.optional("usd", 0, Side.MOST_USD),  # another device has a price of its own
+        **values,
     )

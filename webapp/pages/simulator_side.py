@@ -21,6 +21,7 @@ from engine.simulator.step_cost import StepCost, StepCostModel
 from engine.simulator.step_price import Parts
 from engine.simulator.step_shape import repeated_shape
 from engine.simulator.typical import TypicalCostModel
+from webapp.pages.layout_warnings import LayoutWarning, layout_warnings
 from webapp.pages.simulator_question import Side
 
 Phase = Literal["prefill", "decode"]
@@ -87,6 +88,11 @@ class SideView:
     money: Money | None
     joules: str | None
     max_context: int
+    warnings: tuple[LayoutWarning, ...]
+
+    @property
+    def model_id(self) -> str:
+        return self.roofline.model.id
 
     @property
     def fits(self) -> bool:
@@ -154,9 +160,10 @@ def side_view(letter: str, side: Side) -> SideView:
             phase: _parts(models["typical"], prompts.sequences, shape)
             for phase, shape in shapes.items()
         },
-        _money(runs["typical"]),
-        _joules(runs["typical"]),
+        _money(runs["typical"], side.usd),
+        _joules(runs["typical"], side.idle / 100),
         roofline.model.max_context,
+        layout_warnings(roofline),
     )
 
 
@@ -192,8 +199,8 @@ def _parts(model: CostModel, sequences: int, shape: SequenceShape) -> tuple[Shar
     )
 
 
-def _money(run: BatchRun) -> Money | None:
-    price = hourly_price(run)
+def _money(run: BatchRun, own: float | None) -> Money | None:
+    price = hourly_price(run, own)
     if price is None:
         return None
     low, high = (token_prices(run, each) for each in (price.low, price.high))
@@ -210,8 +217,8 @@ def _dollars(low: float, high: float) -> str:
     return " – ".join(texts)
 
 
-def _joules(run: BatchRun) -> str | None:
-    spent = energy(run)
+def _joules(run: BatchRun, idle_share: float) -> str | None:
+    spent = energy(run, idle_share)
     if spent is None or spent.output is None:
         return None
     return f"{significant(spent.output.per_token)} J"
