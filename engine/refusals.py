@@ -26,11 +26,16 @@ REFUSALS: dict[str, str] = {
     "empty_prompt": "the prompt is empty; write at least one character",
     "no_prompt_tokens": "the prompt has no tokens; write at least one",
     "prompt_or_messages": "give either prompt or messages",
+    "token_ids_or_text": "give only one of token_ids, text and messages",
     "lone_surrogates": "the text has lone surrogates",
     "text_too_long": "at most {high} characters are taken",
     "message_count": "give 1 to {high} messages",
     "roles": "a role is one of {choices}",
     "no_chat_template": "this model has no chat template; send a plain prompt",
+    "token_count": "give from 1 to {high} tokens",
+    "token_ids": "token ids are from 0 to {high}",
+    "no_byte_merges": "this model's tokenizer does not merge bytes by rank: nothing to replay",
+    "probe_memory": "to look inside this text takes {needed}, and {most} may be held: shorten it",
     "id_in_use": "this id is in use; choose another",
     # forms of the model
     "weights_choices": (

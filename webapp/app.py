@@ -20,6 +20,7 @@ from webapp.api import (
     importing,
     openapi,
     runs,
+    probes,
     search,
     serve,
     simulate,
@@ -38,6 +39,7 @@ from webapp.pages import lesson_routes, search_routes, simulator_routes
 from webapp.pages import routes as page_routes
 from webapp.prediction import StepPredictor
 from webapp.problems import JsonResponse
+from webapp.questions import Questions
 from webapp.security_headers import SecurityHeaders
 from webapp.settings import Settings
 from webapp.simulations import SimulationRunner
@@ -88,6 +90,7 @@ def create_app(settings: Settings | None = None, engine: EnginePort | None = Non
     app.state.runs = saved_runs
     app.state.computer = Computer(app.state.simulations)
     app.state.claims = ClaimRunner()
+    app.state.questions = Questions(engine, settings)
     app.state.csp_reports = csp_report.CspReports()
     install_error_handlers(app)
     app.include_router(health.router)
@@ -108,7 +111,17 @@ def _operation_id(route: APIRoute) -> str:
 
 def _api() -> APIRouter:
     router = APIRouter()
-    for module in (engine_api, importing, catalog, simulate, search, runs, claims, openapi):
+    for module in (
+        engine_api,
+        probes,
+        importing,
+        catalog,
+        simulate,
+        search,
+        runs,
+        claims,
+        openapi,
+    ):
         router.include_router(module.router)
     router.include_router(serve.router)
     router.include_router(serve.jobs_router)

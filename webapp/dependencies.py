@@ -14,6 +14,7 @@ from webapp.jobs import Jobs
 from webapp.live.engine_port import EnginePort
 from webapp.prediction import StepPredictor
 from webapp.rendering import language_of
+from webapp.questions import Questions
 from webapp.settings import Settings
 from webapp.simulations import SimulationRunner
 from webapp.store.saved_runs import SavedRuns
@@ -70,6 +71,11 @@ def get_bench(request: Request) -> Bench:
     )
 
 
+def get_questions(request: Request) -> Questions:
+    """What asks the engine's worker."""
+    return cast(Questions, request.app.state.questions)
+
+
 SettingsDep = Annotated[Settings, Depends(get_settings)]
 EngineDep = Annotated[EnginePort, Depends(get_engine)]
 PredictorDep = Annotated[StepPredictor, Depends(get_predictor)]
@@ -79,3 +85,4 @@ ComputerDep = Annotated[Computer, Depends(get_computer)]
 RunsDep = Annotated[SavedRuns, Depends(get_runs)]
 ClaimsDep = Annotated[ClaimRunner, Depends(get_claim_runner)]
 BenchDep = Annotated[Bench, Depends(get_bench)]
+QuestionsDep = Annotated[Questions, Depends(get_questions)]

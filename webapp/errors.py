@@ -22,10 +22,11 @@ from engine.errors import (
     EngineUnavailable,
     InvalidRequest,
     QueueFull,
+    TemplateError,
     UnsupportedModel,
 )
 from webapp import json_codec
-from webapp.problems import FieldError, Problem, ProblemResponse
+from webapp.problems import FieldError, Problem, ProblemResponse, Refusal
 from webapp.rendering import render
 from webapp.schemas.explain import explain_errors
 
@@ -51,10 +52,11 @@ def install_error_handlers(app: FastAPI) -> None:
 def engine_problem(error: EngineError) -> Problem:
     """The HTTP answer to an error that the engine raised on purpose."""
     errors = [_field_error(error)] if error.field else []
+    refusal = Refusal(error.reason, error.values) if error.reason else None
     if isinstance(error, QueueFull | EngineUnavailable):
-        return Problem(503, error.code, error.message, errors, {"retry-after": "1"})
-    if isinstance(error, InvalidRequest | UnsupportedModel | CapacityError):
-        return Problem(422, error.code, error.message, errors)
+        return Problem(503, error.code, error.message, errors, {"retry-after": "1"}, refusal)
+    if isinstance(error, InvalidRequest | UnsupportedModel | CapacityError | TemplateError):
+        return Problem(422, error.code, error.message, errors, refusal=refusal)
     log.error("engine_error", code=error.code)
     return Problem(500, error.code, "The engine failed; the failure was logged.")
 

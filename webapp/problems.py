@@ -32,6 +32,14 @@ class FieldError:
     detail: str
 
 
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """The message in a form that can be translated: see ``engine.refusals``."""
+
+    reason: str
+    values: Mapping[str, int | str]
+
+
 class JsonResponse(JSONResponse):
     """A JSON answer through the one writer."""
 
@@ -51,6 +59,7 @@ class ProblemResponse(Response):
         detail: str,
         errors: Sequence[FieldError] = (),
         headers: Mapping[str, str] | None = None,
+        refusal: Refusal | None = None,
     ) -> None:
         document: dict[str, object] = {
             "type": "about:blank",
@@ -65,6 +74,8 @@ class ProblemResponse(Response):
         ]
         if shown:
             document["errors"] = [asdict(error) for error in shown]
+        if refusal is not None:
+            document |= {"reason": refusal.reason, "values": dict(refusal.values)}
         if len(errors) > len(shown):
             document["more_errors"] = len(errors) - len(shown)
         content = json_codec.dumps(document).encode()
@@ -86,6 +97,7 @@ class Problem(Exception):
         detail: str,
         errors: Sequence[FieldError] = (),
         headers: Mapping[str, str] | None = None,
+        refusal: Refusal | None = None,
     ) -> None:
         super().__init__(code)
         self.status = status
@@ -93,10 +105,13 @@ class Problem(Exception):
         self.detail = detail
         self.errors = tuple(errors)
         self.headers = dict(headers or {})
+        self.refusal = refusal
 
     def response(self) -> ProblemResponse:
         """The answer that says so."""
-        return ProblemResponse(self.status, self.code, self.detail, self.errors, self.headers)
+        return ProblemResponse(
+            self.status, self.code, self.detail, self.errors, self.headers, self.refusal
+        )
 
 
 def _title(status: int) -> str:

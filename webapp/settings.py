@@ -55,6 +55,10 @@ class Settings(BaseSettings):
     simulation_threads: int = Field(default=2, ge=1, le=64)
     simulation_queue: int = Field(default=16, ge=1, le=1024)
 
+    probe_queue: int = Field(
+        default=16, ge=1, le=32, description="Questions about the model or its tokenizer that wait."
+    )
+
     job_slots: int = Field(default=1, ge=1, le=64, description="Long simulations at a time.")
     jobs_kept: int = Field(default=16, ge=1, le=1024, description="Waiting, running and ended.")
     job_keep_s: float = Field(default=900.0, gt=0, le=86_400, description="After a job's end.")

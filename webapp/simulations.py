@@ -124,7 +124,12 @@ def rebuild_error(error: dict[str, Any]) -> EngineError:
     """The error that was raised in the other process."""
     kinds = {kind.code: kind for kind in _kinds(EngineError)}
     kind = kinds.get(error["code"], EngineError)
-    return kind(error["message"], field=error["field"])
+    return kind(
+        error["message"],
+        field=error["field"],
+        reason=error.get("reason"),
+        values=error.get("values"),
+    )
 
 
 def _kinds(kind: type[EngineError]) -> Iterator[type[EngineError]]:

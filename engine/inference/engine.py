@@ -222,6 +222,7 @@ class Engine:
 
     def probe(self, question: Probe) -> Probed:
         """Look inside the model; takes up to seconds, touches no lane: for one thread at a time.
+        Questions of ``TEXT_KINDS`` take milliseconds and may come from another thread meanwhile.
 
         Raises:
             InvalidRequest: the question cannot be answered; names the field.

@@ -13,9 +13,11 @@ from typing import Any
 import tokenizers
 
 from engine.errors import TemplateError, UnsupportedModel
+from engine.inference.byte_level import BYTE_LEVEL_ALPHABET
 from engine.inference.chat_template import ChatMessage
 from engine.inference.control_tokens import ControlTokens, shown
 from engine.inference.template_process import Renderer, template_renderer
+from engine.inference.word_merges import WordMerges
 from engine.refusals import refused
 
 # Measured on one core with the 49,152-token vocabulary: every text of this length, the worst of
@@ -41,16 +43,6 @@ class Spelling(StrEnum):
     SPACE_MARK = "space_mark"
 
 
-def _byte_level_alphabet() -> dict[str, int]:
-    """GPT-2's character → byte: printable Latin-1 stands for itself, the rest for 256, 257, …"""
-    printable = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
-    others = (byte for byte in range(256) if byte not in printable)
-    return {chr(byte): byte for byte in printable} | {
-        chr(256 + number): byte for number, byte in enumerate(others)
-    }
-
-
-BYTE_LEVEL_ALPHABET = _byte_level_alphabet()
 _LONE_BYTE = re.compile(r"<0x([0-9A-F]{2})>")
 
 
@@ -143,14 +135,15 @@ class Tokenizer:
     def _has(self, token: str) -> bool:
         return self._backend.token_to_id(token) is not None
 
-    def encode_prompt(self, text: str) -> list[int]:
-        """Ids of a plain prompt: the begin token where the model wants one, then the text.
+    def encode_prompt(self, text: str, *, add_begin: bool = True) -> list[int]:
+        """Ids of a plain prompt: the begin token where the model wants one (``add_begin`` False
+        leaves it out), then the text.
 
         Raises ``InvalidRequest`` for more than ``MAX_PROMPT_CHARS`` characters, lone surrogates,
         or a prompt that gives no token at all.
         """
         _check_length(len(text), "prompt")
-        begin = self._settings.bos_token_id
+        begin = self._settings.bos_token_id if add_begin else None
         ids = [*(() if begin is None else (begin,)), *self.encode(text)]
         if not ids:
             raise refused("empty_prompt", field="prompt")
@@ -225,6 +218,11 @@ class Tokenizer:
     def bos_token_id(self) -> int | None:
         """The token that ``encode_prompt`` puts first, if there is one."""
         return self._settings.bos_token_id
+
+    @cached_property
+    def word_merges(self) -> WordMerges:
+        """How words are cut and merged. Raises ``InvalidRequest`` where it is no byte-level BPE."""
+        return WordMerges(self._backend)
 
     # ── ids → text ───────────────────────────────────────────────────────────────────────────
 

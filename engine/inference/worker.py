@@ -1,7 +1,8 @@
 """The engine's own process, so that torch never holds the web process's loop.
 
 Six threads. One reads, and answers pings, from the first moment on. One checks and tokenizes
-requests, in the order in which they came. One answers probes, which may take seconds. Two open
+requests, in the order in which they came, and answers what is asked about the tokenizer alone. One
+answers probes, which may take seconds. Two open
 lanes (see ``Openings``). The main one steps the engine and writes. The process ends when the socket
 closes, so it never outlives the process that started it.
 """
@@ -33,6 +34,7 @@ from engine.inference.messages import (
 from engine.inference.openings import LaneFailed, LaneProgressed, News, Openings
 from engine.inference.options import EngineOptions, parse_worker_arguments
 from engine.inference.preparing import PreparedRequest
+from engine.inference.probes.texts import TEXT_KINDS
 from engine.inference.telling import failed
 from engine.inference.wire import MAX_LINE_BYTES, decode, encode
 from engine.refusals import refused
@@ -47,7 +49,7 @@ _MAX_PROBES_WAITING = 32
 _Refusal = tuple[str, EngineError]
 
 
-_Arrival = tuple[Generate, float] | Abort | None
+_Arrival = tuple[Generate, float] | Abort | Probe | None
 _Item = PreparedRequest | Abort | Configure | News | Probed | _Refusal | None
 
 
@@ -170,11 +172,12 @@ class Worker:
         elif isinstance(message, Configure):
             self._inbox.put(message)
         elif isinstance(message, Probe):
-            if self._probes.qsize() >= _MAX_PROBES_WAITING:
+            questions = self._arrivals if message.kind in TEXT_KINDS else self._probes
+            if questions.qsize() >= _MAX_PROBES_WAITING:
                 error = refused("probes_at_once", kind=QueueFull)
                 self._inbox.put((message.request_id, error))
             else:
-                self._probes.put(message)
+                questions.put(message)
         elif isinstance(message, Generate):
             if self._arrivals.qsize() >= self._max_unprepared:
                 error = refused("prompts_at_once", kind=QueueFull)
@@ -188,6 +191,9 @@ class Worker:
         while (arrival := self._arrivals.get()) is not None:
             if isinstance(arrival, Abort):
                 self._inbox.put(arrival)
+                continue
+            if isinstance(arrival, Probe):
+                self._answer(engine, arrival)
                 continue
             generate, received = arrival
             try:
@@ -204,14 +210,17 @@ class Worker:
 
     def _answer_probes(self, engine: Engine) -> None:
         while (probe := self._probes.get()) is not None:
-            try:
-                self._inbox.put(engine.probe(probe))
-            except EngineError as error:
-                self._inbox.put((probe.request_id, error))
-            except Exception:
-                log.exception("a probe failed")
-                error = refused("fault", kind=EngineError)
-                self._inbox.put((probe.request_id, error))
+            self._answer(engine, probe)
+
+    def _answer(self, engine: Engine, probe: Probe) -> None:
+        try:
+            self._inbox.put(engine.probe(probe))
+        except EngineError as error:
+            self._inbox.put((probe.request_id, error))
+        except Exception:
+            log.exception("a probe failed")
+            error = refused("fault", kind=EngineError)
+            self._inbox.put((probe.request_id, error))
 
     # ── writing ──────────────────────────────────────────────────────────────────────────────
 

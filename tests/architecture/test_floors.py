@@ -58,7 +58,16 @@ def test_every_part_of_the_engine_stands_on_a_floor():
 def test_the_web_process_sees_only_the_door_of_the_real_engine():
     door = {
         f"engine.inference.{name}"
-        for name in ("messages", "options", "request_limits", "supervisor")
+        for name in (
+            "messages",
+            "options",
+            "probes",
+            "probes.documents",
+            "probes.limits",
+            "probes.text_documents",
+            "request_limits",
+            "supervisor",
+        )
     }
     used = {
         name

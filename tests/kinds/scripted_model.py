@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from engine.inference.tokenizer import BYTE_LEVEL_ALPHABET
+from engine.inference.byte_level import BYTE_LEVEL_ALPHABET
 from tests.engine.inference.weights.hf_folders import CONFIG, tokenizer_json, write_folder
 
 HIDDEN, HEAD_DIM, FFN = 64, 16, 32

@@ -9,15 +9,20 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from engine.inference.messages import (
     Accepted,
+    Configure,
+    Configured,
     Done,
     EngineInfo,
     Failed,
     Generate,
     LaneInfo,
     Message,
+    Probe,
+    Probed,
     Queued,
     Step,
     Token,
@@ -127,6 +132,9 @@ class FakeEngine:
     running: dict[str, asyncio.Event] = field(default_factory=dict)
     requests: list[Generate] = field(default_factory=list)
     aborted: list[str] = field(default_factory=list)
+    asked: list[Probe] = field(default_factory=list)
+    answers: dict[str, dict[str, Any] | Failed] = field(default_factory=dict)
+    holds_answers: bool = False
     made: dict[str, int] = field(default_factory=dict)
 
     @property
@@ -145,6 +153,23 @@ class FakeEngine:
 
     async def abort(self, request_id: str) -> None:
         self.running[request_id].set()
+
+    async def ask(self, request: Configure | Probe) -> Configured | Probed | Failed:
+        """What a test put into ``answers`` for the kind of probe, else a refusal."""
+        if not isinstance(request, Probe):
+            raise NotImplementedError
+        rid = request.request_id
+        self.asked.append(request)
+        if self.state != "ready":
+            return Failed(rid, "engine_unavailable", "the engine is starting")
+        while self.holds_answers:  # noqa: ASYNC110 - set from the thread of a test
+            await asyncio.sleep(0.005)
+        answer = self.answers.get(request.kind)
+        if answer is None:
+            return Failed(rid, "invalid_request", "a test has no answer to this", "kind")
+        if isinstance(answer, Failed):
+            return replace(answer, request_id=rid)
+        return Probed(rid, answer)
 
     async def generate(self, request: Generate) -> AsyncGenerator[Message, None]:
         self.requests.append(request)

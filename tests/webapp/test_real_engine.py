@@ -109,6 +109,25 @@ def test_abort_ends_with_done(server: LiveApp) -> None:
         assert (done["type"], done["finish_reason"]) == ("done", "abort")
 
 
+def test_questions_beside_a_stream(server: LiveApp) -> None:
+    """The tokenizer answers while probes run, and a stream goes on to its end meanwhile."""
+    api = f"{server.url}/api/v1"
+    with server.connect() as connection, httpx2.Client(timeout=20) as client:
+        send(connection, prompt="once upon a time", max_tokens=40)
+        text = "Hello, 世界 🙂"
+        tokens = client.post(f"{api}/tokenize", json={"text": text}).json()["tokens"]
+        ids = [token["id"] for token in tokens]
+        assert client.post(f"{api}/detokenize", json={"ids": ids}).json()["text"] == text
+        merged = client.post(f"{api}/probes/merges", json={"text": text}).json()["words"]
+        assert [token["id"] for word in merged for token in word["tokens"]] == ids
+        seen = client.post(f"{api}/probes/hidden-norms", json={"text": text}).json()
+        assert [token["id"] for token in seen["tokens"]] == ids
+        assert len(seen["residual"][0]) == len(ids)
+        refused = client.post(f"{api}/probes/overview", json={"text": "a " * 900})
+        assert (refused.status_code, refused.json()["reason"]) == (422, "token_count")
+        assert events_until_end(connection)[-1]["type"] == "done"
+
+
 @pytest.mark.parametrize(
     ("fields", "code", "field"),
     [

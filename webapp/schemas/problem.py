@@ -24,6 +24,12 @@ class ProblemDocument(OutputModel):
     detail: str
     errors: list[FieldErrorDocument] | None = None
     more_errors: int | None = None
+    reason: str | None = Field(
+        default=None, description="Of a refusal by the engine: the name of its sentence."
+    )
+    values: dict[str, int | str] | None = Field(
+        default=None, description="What the sentence has blanks for."
+    )
 
 
 def problem_responses(*statuses: int) -> dict[int | str, dict[str, object]]:

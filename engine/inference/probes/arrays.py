@@ -11,8 +11,8 @@ from torch import Tensor
 
 from engine.errors import InvalidRequest
 from engine.inference.probes.documents import PackedArray, ScoredToken
-
-MAX_TOP = 50
+from engine.inference.probes.limits import MAX_TOP
+from engine.refusals import refused
 
 Piece = Callable[[int], str]
 """The visible text of a token id."""
@@ -58,9 +58,9 @@ def check_ids(token_ids: Sequence[int], most: int, vocab_size: int) -> None:
     """Raises ``InvalidRequest`` (field "token_ids") where there are none, too many, or one that
     has no row."""
     if not 1 <= len(token_ids) <= most:
-        raise InvalidRequest(f"give from 1 to {most:,} tokens", field="token_ids")
+        raise refused("token_count", field="token_ids", high=most)
     if any(type(token) is not int or not 0 <= token < vocab_size for token in token_ids):
-        raise InvalidRequest(f"token ids are from 0 to {vocab_size - 1:,}", field="token_ids")
+        raise refused("token_ids", field="token_ids", high=vocab_size - 1)
 
 
 def top_tokens(logits_v: Tensor, k: int, piece: Piece) -> tuple[ScoredToken, ...]:

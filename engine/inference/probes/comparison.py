@@ -11,10 +11,9 @@ from engine.errors import InvalidRequest
 from engine.inference.probes.ablations import Ablation
 from engine.inference.probes.arrays import check_index, check_top, top_tokens
 from engine.inference.probes.documents import Comparison, Continuation, TokenPiece
+from engine.inference.probes.limits import MAX_CONTINUATION
 from engine.inference.probes.model import ProbeModel
 from engine.inference.probes.session import ProbeSession
-
-MAX_CONTINUATION = 32
 
 # Positions whose distributions are compared at once: 25 MB of logits for 50,000 tokens.
 _CHUNK = 64

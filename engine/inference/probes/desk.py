@@ -6,22 +6,29 @@ The texts that were looked at last stay, so that the next question about one cos
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable
 
 from engine.catalog.units import bytes_label
-from engine.errors import InvalidRequest
-from engine.inference.probes.ablations import Ablation, parse_ablation
+from engine.errors import EngineError, InvalidRequest
+from engine.inference.probes.arguments import (
+    TEXT_FIELDS,
+    Arguments,
+    ablations,
+    integer,
+    integers,
+    read_text,
+)
 from engine.inference.probes.comparison import compare
-from engine.inference.probes.documents import ProbeDocument
+from engine.inference.probes.documents import ProbeDocument, TokenPiece
 from engine.inference.probes.model import ProbeModel
 from engine.inference.probes.session import ProbeSession, session_bytes
+from engine.inference.probes.texts import TEXT_KINDS, TextDesk, check_names
 from engine.inference.weights.checkpoint import Checkpoint
+from engine.refusals import refused
 
 KEPT_BYTES = 256 * 2**20
 """What the sessions of texts that were looked at last may hold together."""
 
-Arguments = Mapping[str, Any]
 _Answer = Callable[["ProbeDesk", Arguments], ProbeDocument]
 
 
@@ -33,6 +40,8 @@ class ProbeDesk:
 
     def __init__(self, checkpoint: Checkpoint, *, layer_bytes: int = 0) -> None:
         self._checkpoint = checkpoint
+        self._tokenizer = checkpoint.tokenizer()
+        self.texts = TextDesk(self._tokenizer)
         self._layer_bytes = layer_bytes
         self._model: ProbeModel | None = None
         self._sessions: OrderedDict[tuple[object, ...], ProbeSession] = OrderedDict()
@@ -47,27 +56,50 @@ class ProbeDesk:
     def answer(self, kind: str, arguments: Arguments) -> dict[str, object]:
         """One question's answer, JSON-able.
 
+        Where ``token_ids`` are taken, ``text`` or ``messages`` may stand instead; the answer then
+        has the ``tokens`` that they are.
+
         Raises:
             InvalidRequest: no such kind, an argument is missing, unknown or out of range, or the
                 text takes more memory than probes may hold; names the field.
         """
+        if kind in TEXT_KINDS:
+            return self.texts.answer(kind, arguments)
         known = _KINDS.get(kind)
         if known is None:
-            raise InvalidRequest(f"choose one of {', '.join(_KINDS)}", field="kind")
+            raise InvalidRequest(f"choose one of {', '.join((*_KINDS, *TEXT_KINDS))}", field="kind")
         make, names = known
-        for name in arguments.keys() - names:
-            raise InvalidRequest(f"{kind} takes {', '.join(names)} only", field=name[:40])
-        return make(self, arguments).to_dict()
+        takes_text = "token_ids" in names
+        check_names(kind, arguments, (*names, *(TEXT_FIELDS if takes_text else ())))
+        given = [name for name in TEXT_FIELDS if name in arguments]
+        if not given:
+            return make(self, arguments).to_dict()
+        return self._answer_about(given[0], make, arguments)
+
+    def _answer_about(self, given: str, make: _Answer, arguments: Arguments) -> dict[str, object]:
+        """The answer where a text is ``given`` instead of ids, with its tokens."""
+        if "token_ids" in arguments:
+            raise refused("token_ids_or_text", field=given)
+        token_ids = read_text(arguments, self._tokenizer)
+        rest = {name: value for name, value in arguments.items() if name not in TEXT_FIELDS}
+        try:
+            document = make(self, {**rest, "token_ids": token_ids}).to_dict()
+        except EngineError as error:
+            if error.field == "token_ids":
+                error.field = given
+            raise
+        tokens = [TokenPiece(token, self._tokenizer.piece(token)).to_dict() for token in token_ids]
+        return {**document, "tokens": tokens}
 
     def session(self, arguments: Arguments) -> ProbeSession:
         """The session of ``token_ids`` with ``ablations``; made now, or kept from before."""
-        token_ids = tuple(_integers(arguments, "token_ids"))
-        ablations = _ablations(arguments)
-        key = (token_ids, tuple(ablation.name for ablation in ablations))
+        token_ids = tuple(integers(arguments, "token_ids"))
+        without = ablations(arguments)
+        key = (token_ids, tuple(ablation.name for ablation in without))
         session = self._sessions.get(key)
         if session is None:
             self._make_room(len(token_ids))
-            session = ProbeSession(self.model, token_ids, ablations)
+            session = ProbeSession(self.model, token_ids, without)
             self._sessions[key] = session
         self._sessions.move_to_end(key)
         return session
@@ -77,10 +109,11 @@ class ProbeDesk:
         config = self.model.config
         needed = session_bytes(config, num_tokens)
         if needed > KEPT_BYTES:
-            raise InvalidRequest(
-                f"to look inside this text takes {bytes_label(needed)}, and probes may hold"
-                f" {bytes_label(KEPT_BYTES)}: give fewer tokens",
+            raise refused(
+                "probe_memory",
                 field="token_ids",
+                needed=bytes_label(needed),
+                most=bytes_label(KEPT_BYTES),
             )
         while needed + self._held_bytes() > KEPT_BYTES:
             self._sessions.popitem(last=False)
@@ -90,30 +123,9 @@ class ProbeDesk:
         return sum(session_bytes(config, len(s.token_ids)) for s in self._sessions.values())
 
 
-def _integers(arguments: Arguments, name: str) -> Sequence[int]:
-    values = arguments.get(name)
-    if not isinstance(values, list | tuple) or any(type(value) is not int for value in values):
-        raise InvalidRequest("give a list of token ids", field=name)
-    return values
-
-
-def _integer(arguments: Arguments, name: str, default: int | None = None) -> int:
-    value = arguments.get(name, default)
-    if type(value) is not int:
-        raise InvalidRequest("give a whole number", field=name)
-    return value
-
-
-def _ablations(arguments: Arguments) -> list[Ablation]:
-    names = arguments.get("ablations", ())
-    if not isinstance(names, list | tuple) or any(not isinstance(name, str) for name in names):
-        raise InvalidRequest("give a list of names", field="ablations")
-    return [parse_ablation(name) for name in names]
-
-
 def _lens(desk: ProbeDesk, arguments: Arguments) -> ProbeDocument:
-    layer = None if arguments.get("layer") is None else _integer(arguments, "layer")
-    position, k = _integer(arguments, "position"), _integer(arguments, "k", 5)
+    layer = None if arguments.get("layer") is None else integer(arguments, "layer")
+    position, k = integer(arguments, "position"), integer(arguments, "k", 5)
     return desk.session(arguments).logit_lens(position, k, layer)
 
 
@@ -121,9 +133,9 @@ def _comparison(desk: ProbeDesk, arguments: Arguments) -> ProbeDocument:
     plain = desk.session({"token_ids": arguments.get("token_ids")})
     return compare(
         plain,
-        _ablations(arguments),
-        _integer(arguments, "k", 5),
-        _integer(arguments, "max_tokens", 8),
+        ablations(arguments),
+        integer(arguments, "k", 5),
+        integer(arguments, "max_tokens", 8),
     )
 
 
@@ -131,44 +143,44 @@ _TEXT = ("token_ids", "ablations")
 
 _KINDS: dict[str, tuple[_Answer, tuple[str, ...]]] = {
     "embeddings": (
-        lambda desk, a: desk.model.embeddings.rows(_integers(a, "token_ids")),
+        lambda desk, a: desk.model.embeddings.rows(integers(a, "token_ids")),
         ("token_ids",),
     ),
     "neighbours": (
         lambda desk, a: desk.model.embeddings.neighbours(
-            _integer(a, "token_id"), _integer(a, "k", 10)
+            integer(a, "token_id"), integer(a, "k", 10)
         ),
         ("token_id", "k"),
     ),
     "map": (
-        lambda desk, a: desk.model.embeddings.map(_integers(a, "token_ids")),
+        lambda desk, a: desk.model.embeddings.map(integers(a, "token_ids")),
         ("token_ids",),
     ),
     "overview": (lambda desk, a: desk.session(a).overview(), _TEXT),
     "attention": (
-        lambda desk, a: desk.session(a).attention(_integer(a, "layer"), _integer(a, "head")),
+        lambda desk, a: desk.session(a).attention(integer(a, "layer"), integer(a, "head")),
         (*_TEXT, "layer", "head"),
     ),
     "attention-detail": (
         lambda desk, a: desk.session(a).attention_detail(
-            _integer(a, "layer"), _integer(a, "head"), _integer(a, "query")
+            integer(a, "layer"), integer(a, "head"), integer(a, "query")
         ),
         (*_TEXT, "layer", "head", "query"),
     ),
     "rotation": (
-        lambda desk, a: desk.session(a).rotation(_integer(a, "layer"), _integer(a, "position")),
+        lambda desk, a: desk.session(a).rotation(integer(a, "layer"), integer(a, "position")),
         (*_TEXT, "layer", "position"),
     ),
     "hidden-norms": (lambda desk, a: desk.session(a).hidden_norms(), _TEXT),
     "logit-lens": (_lens, (*_TEXT, "layer", "position", "k")),
     "feed-forward": (
         lambda desk, a: desk.session(a).feed_forward(
-            _integer(a, "layer"), _integer(a, "position"), _integer(a, "k", 10)
+            integer(a, "layer"), integer(a, "position"), integer(a, "k", 10)
         ),
         (*_TEXT, "layer", "position", "k"),
     ),
     "next-token": (
-        lambda desk, a: desk.session(a).next_token(_integer(a, "position"), _integer(a, "k", 10)),
+        lambda desk, a: desk.session(a).next_token(integer(a, "position"), integer(a, "k", 10)),
         (*_TEXT, "position", "k"),
     ),
     "comparison": (_comparison, (*_TEXT, "k", "max_tokens")),

@@ -21,9 +21,8 @@ from engine.inference.probes.documents import (
     Neighbours,
     TokenPiece,
 )
+from engine.inference.probes.limits import MAX_ROWS
 from engine.inference.weights.ggml_types import StorageType
-
-MAX_ROWS = 64
 
 # Rows whose lengths are computed at once: their squares stay in the processor's caches.
 _CHUNK = 1_024

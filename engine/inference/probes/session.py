@@ -42,12 +42,10 @@ from engine.inference.probes.documents import (
     NextToken,
     Rotation,
 )
+from engine.inference.probes.limits import MAX_TOKENS
 from engine.inference.probes.model import ProbeModel
 from engine.inference.probes.summaries import Summaries
 from engine.inference.probes.taps import Recorder, ablation_tap, chain
-
-MAX_TOKENS = 768
-"""Two float32 arrays of so many tokens squared still fit into one line of the worker."""
 
 
 def session_bytes(config: ModelConfig, num_tokens: int) -> int:

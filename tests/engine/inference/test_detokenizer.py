@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from engine.inference.byte_level import BYTE_LEVEL_ALPHABET
 from engine.inference.detokenizer import StreamDetokenizer
-from engine.inference.tokenizer import BYTE_LEVEL_ALPHABET, Tokenizer
+from engine.inference.tokenizer import Tokenizer
 from tests.engine.inference.test_tokenizer import TOKENIZERS, llama2, smollm2, tiny
 
 

@@ -43,6 +43,6 @@ def test_a_text_that_takes_more_than_all_is_refused(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(desk_module, "KEPT_BYTES", session_bytes(CONFIG, 8))
     desk = ProbeDesk(tiny_random_checkpoint())
     assert desk.answer("hidden-norms", {"token_ids": [1] * 8})["kind"] == "hidden_norms"
-    with pytest.raises(InvalidRequest, match="probes may hold") as refusal:
+    with pytest.raises(InvalidRequest, match="may be held") as refusal:
         desk.answer("hidden-norms", {"token_ids": [1] * 9})
     assert refusal.value.field == "token_ids"
