@@ -13,8 +13,8 @@ from webapp.i18n import texts
 from webapp.jobs import Jobs
 from webapp.live.engine_port import EnginePort
 from webapp.prediction import StepPredictor
-from webapp.rendering import language_of
 from webapp.questions import Questions
+from webapp.rendering import language_of
 from webapp.settings import Settings
 from webapp.simulations import SimulationRunner
 from webapp.store.saved_runs import SavedRuns
