@@ -64,7 +64,8 @@ function doneText(run) {
   return t(`done.${reason}`, { n: usage.completion_tokens });
 }
 
-function errorText({ code, message, context, reason, values }) {
+/** What went wrong with a run, as a sentence. */
+export function errorText({ code, message, context, reason, values }) {
   if (has(`refusal.${reason}`)) return t("error.because", { message: t(`refusal.${reason}`, values) });
   if (has(`error.${code}`)) return t(`error.${code}`, { max: context ?? "" });
   return t("error.other", { message });
