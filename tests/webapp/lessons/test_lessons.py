@@ -63,6 +63,16 @@ def test_it_is_whole(lesson: Lesson) -> None:
 
 
 @EVERY
+def test_its_scripts_are_loaded_as_they_import_each_other(
+    client: TestClient, lesson: Lesson
+) -> None:
+    """A module at two addresses is two modules, each with a state of its own."""
+    page = client.get(f"/learn/{lesson.slug}").text
+    for name in ("lesson", *lesson.scripts):
+        assert f'src="/static/js/lessons/{name}.js"' in page
+
+
+@EVERY
 def test_its_code_is_there(client: TestClient, lesson: Lesson) -> None:
     for code in lesson.code:
         found = source_code(code.path, code.name)
