@@ -157,6 +157,7 @@ _KINDS: dict[str, tuple[_Answer, tuple[str, ...]]] = {
         ("token_ids",),
     ),
     "overview": (lambda desk, a: desk.session(a).overview(), _TEXT),
+    "attention-maps": (lambda desk, a: desk.session(a).attention_maps(), _TEXT),
     "attention": (
         lambda desk, a: desk.session(a).attention(integer(a, "layer"), integer(a, "head")),
         (*_TEXT, "layer", "head"),

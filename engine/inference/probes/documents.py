@@ -162,6 +162,18 @@ class AttentionOverview(ProbeDocument):
 
 
 @dataclass(frozen=True, slots=True)
+class AttentionMaps(ProbeDocument):
+    """Every head's weights on a small grid: ``maps`` ``[layers, heads, n, n]``, a row a part of the
+    queries. Of a text of more than n tokens a number is what the queries of one part give to the
+    keys of another, in the mean; rows sum to 1."""
+
+    kind: ClassVar[str] = "attention_maps"
+    ablations: tuple[str, ...]
+    num_tokens: int
+    maps: PackedArray
+
+
+@dataclass(frozen=True, slots=True)
 class Attention(ProbeDocument):
     """One head: ``scores`` scaled and before the mask, ``weights`` after softmax, each ``[t, t]``
     with a row a query. ``kv_head``: whose keys and values it reads."""

@@ -35,6 +35,7 @@ from engine.inference.probes.arrays import (
 from engine.inference.probes.documents import (
     Attention,
     AttentionDetail,
+    AttentionMaps,
     AttentionOverview,
     FeedForward,
     HiddenNorms,
@@ -113,6 +114,11 @@ class ProbeSession:
         """What each head does, in five numbers."""
         heads = tuple(self._summaries.heads)
         return AttentionOverview(self.ablations, len(self.token_ids), heads)
+
+    def attention_maps(self) -> AttentionMaps:
+        """Every head's weights on a small grid."""
+        maps = torch.stack(self._summaries.maps)
+        return AttentionMaps(self.ablations, len(self.token_ids), pack(maps))
 
     @torch.inference_mode()
     def attention(self, layer: int, head: int) -> Attention:

@@ -14,6 +14,7 @@ from engine.errors import InvalidRequest
 from engine.inference.probes.ablations import parse_ablation
 from engine.inference.probes.arrays import unpack
 from engine.inference.probes.session import MAX_TOKENS, ProbeSession
+from engine.inference.probes.summaries import MAP_SIZE
 from tests.engine.inference.probes.probes_for_tests import IDS, llama, part, probe_model, session
 from tests.engine.inference.runs_for_tests import logits, new_cache, sequence, tiny
 
@@ -289,3 +290,31 @@ def test_sessions_that_cannot_be_are_refused(
     with pytest.raises(InvalidRequest) as caught:
         ProbeSession(probe_model(), ids, [parse_ablation(name) for name in ablations])
     assert caught.value.field == field
+
+
+# ── small maps of all heads ──────────────────────────────────────────────────────────────────
+
+
+def test_small_maps_are_the_weights_themselves_where_they_fit() -> None:
+    ids = IDS[: MAP_SIZE - 1]
+    few = ProbeSession(probe_model(), ids)
+    maps = unpack(few.attention_maps().maps)
+    assert maps.shape == (LAYERS, HEADS, len(ids), len(ids))
+    for layer in range(LAYERS):
+        for head in range(HEADS):
+            weights = unpack(few.attention(layer, head).weights)
+            np.testing.assert_array_equal(maps[layer, head], weights)
+
+
+def test_small_maps_sum_what_their_parts_look_at() -> None:
+    whole = session()
+    maps = unpack(whole.attention_maps().maps)
+    parts = [position * MAP_SIZE // len(IDS) for position in range(len(IDS))]
+    weights = unpack(whole.attention(1, 2).weights)
+    for row in range(MAP_SIZE):
+        queries = [q for q, part in enumerate(parts) if part == row]
+        for column in range(MAP_SIZE):
+            keys = [k for k, part in enumerate(parts) if part == column]
+            expected = weights[np.ix_(queries, keys)].sum(1).mean()
+            assert maps[1, 2, row, column] == pytest.approx(expected, abs=2e-3)
+    np.testing.assert_allclose(maps.sum(-1), 1.0, atol=5e-3)
