@@ -30,6 +30,7 @@ QUESTIONS: dict[str, dict[str, Any]] = {
     "neighbours": {"token_id": 40, "k": 3},
     "map": TEXT,
     "overview": TEXT,
+    "attention-maps": TEXT,
     "attention": {**TEXT, "layer": 0, "head": 1},
     "attention-detail": {**TEXT, "layer": 1, "head": 1, "query": 2, "ablations": ["no-mask"]},
     "rotation": {**TEXT, "layer": 0, "position": 1},

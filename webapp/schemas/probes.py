@@ -139,6 +139,11 @@ PROBES: Mapping[str, ProbeKind] = {
         with_tokens(documents.AttentionOverview),
         "What each attention head does, in five numbers.",
     ),
+    "attention-maps": ProbeKind(
+        ModelQuestion,
+        with_tokens(documents.AttentionMaps),
+        "Every head's weights on a small grid, packed.",
+    ),
     "attention": ProbeKind(
         AttentionRequest,
         with_tokens(documents.Attention),
