@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import typer
 
-from engine.errors import EngineError
+from engine.errors import EngineError, InvalidRequest
 from engine.simulator.search.axes import KNOBS, Axis, KnobValue
-
-_MOST_VALUES = 10_000
+from engine.simulator.search.axis_text import read_value, read_values
 
 
 def read_setting(text: str) -> tuple[str, KnobValue]:
@@ -18,7 +17,10 @@ def read_setting(text: str) -> tuple[str, KnobValue]:
     """
     knob, _, value = text.partition("=")
     name = _knob(knob)
-    return name, _value(name, value)
+    try:
+        return name, read_value(name, value)
+    except InvalidRequest as error:
+        raise typer.BadParameter(error.message) from None
 
 
 def read_axis(text: str) -> Axis:
@@ -29,9 +31,10 @@ def read_axis(text: str) -> Axis:
     """
     knob, _, values = text.partition("=")
     name = _knob(knob)
-    if ":" in values:
-        return Axis(name, _steps(name, values.split(":")))
-    return Axis(name, tuple(_value(name, value) for value in values.split(",")))
+    try:
+        return Axis(name, read_values(name, values))
+    except InvalidRequest as error:
+        raise typer.BadParameter(error.message) from None
 
 
 def refused(error: EngineError) -> typer.BadParameter:
@@ -47,38 +50,3 @@ def _knob(text: str) -> str:
     if name not in KNOBS:
         raise typer.BadParameter(f"choose a knob among {', '.join(KNOBS)}")
     return name
-
-
-def _value(name: str, text: str) -> KnobValue:
-    try:
-        return KNOBS[name].type(text.strip())
-    except ValueError:
-        kind = "whole numbers such as 8" if KNOBS[name].type is int else "numbers such as 8"
-        raise typer.BadParameter(f"{name} takes {kind}, written in digits") from None
-
-
-def _steps(name: str, parts: list[str]) -> tuple[KnobValue, ...]:
-    """Values from the first up to the last, by adding or multiplying."""
-    if len(parts) != 3 or KNOBS[name].type is str:
-        raise typer.BadParameter("write first:last:step, or first:last:xfactor, of a number")
-    first, last = (_value(name, part) for part in parts[:2])
-    by = parts[2].strip()
-    factor = by.startswith("x")
-    try:
-        step = float(by.removeprefix("x"))
-    except ValueError:
-        raise typer.BadParameter("the step is a number, or x and a factor: x2") from None
-    if not (step > 1 if factor else step > 0) or not float(first) > 0:
-        raise typer.BadParameter("values grow from a first one above 0")
-    if not float(last) >= float(first):
-        raise typer.BadParameter(f"{name} ends below its first value; write the smaller one first")
-    found: list[KnobValue] = []
-    value = float(first)
-    while value <= float(last) * (1 + 1e-12) and len(found) <= _MOST_VALUES:
-        rounded = KNOBS[name].type(round(value) if KNOBS[name].type is int else value)
-        if rounded not in found[-1:]:
-            found.append(rounded)
-        value = value * step if factor else value + step
-    if len(found) > _MOST_VALUES:
-        raise typer.BadParameter(f"an axis has {_MOST_VALUES:,} values at most")
-    return tuple(found)

@@ -26,6 +26,8 @@ PAGES = (
     "/simulator?model=own&hardware=own&tensor=3&utilization=80",
     "/simulator?hardware=own&device_memory=80&device_bandwidth=3350&device_bf16=989&tensor=3",
     "/serving?requests=60",
+    "/simulator/sweep",
+    "/simulator/search?rate=4&devices=2&weights=fp8",
     "/simulator/diagnose?ttft=1200&itl=9",
     "/simulator/deepseek-v4",
     "/simulator/validation",
@@ -198,3 +200,33 @@ def test_a_device_by_its_figures_is_questioned_and_predicted(
     page.locator("#tensor").select_option("8")
     page.get_by_text("No link between such devices is known").wait_for()
     page.wait_for_url("**device_bf16=1978.9**")
+
+
+def test_a_sweep_follows_its_knobs_and_goes_out_as_a_file(
+    fake_server: LiveApp, open_page: OpenPage
+) -> None:
+    page = open_page(fake_server, "/simulator/sweep")
+    page.locator("#x").select_option("prompt_tokens")
+    assert page.locator("#x_values").input_value() == "128:32768:x2"
+    page.get_by_role("row", name="32,768").wait_for()
+    page.locator("#y").select_option("")
+    page.locator("#metric").select_option("ttft")
+    page.locator("#x_values").fill("100, 1000")
+    page.get_by_role("row", name="1,000").wait_for()
+    page.wait_for_url("**metric=ttft**")
+    with page.expect_download() as download:
+        page.get_by_role("link", name="CSV").click()
+    assert download.value.path().read_text().count("\n") == 3
+    page.locator("#x_values").fill("100, many")
+    page.get_by_text("takes whole numbers").wait_for()
+
+
+def test_a_search_starts_by_itself_and_follows_its_limits(
+    fake_server: LiveApp, open_page: OpenPage
+) -> None:
+    page = open_page(fake_server, "/simulator/search")
+    page.get_by_text("deployments keep the limits").wait_for()
+    page.get_by_label("ITL at most, ms (mean)").fill("0.01")
+    page.get_by_role("button", name="Search").click()
+    page.get_by_text("deployments keeps the limits").wait_for()
+    page.wait_for_url("**itl=0.01**")

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse
+from starlette.responses import Response
 
-from webapp.dependencies import SimulationsDep
+from webapp.computing import Computer
+from webapp.dependencies import ComputerDep, SimulationsDep
 from webapp.i18n import texts
+from webapp.pages.cheapest_view import CheapestView, cheapest_answer, read_cheapest_question
 from webapp.pages.diagnose_view import DiagnoseView, diagnose_answer, read_diagnose_question
 from webapp.pages.elsewhere import measured_device
+from webapp.pages.sweep_view import SweepView, read_sweep_question, sweep_answer, sweep_as_csv
 from webapp.rendering import language_of, render
 from webapp.simulations import SimulationRunner
 
@@ -38,3 +42,55 @@ async def diagnose_fragment(request: Request, simulations: SimulationsDep) -> HT
 async def _diagnosed(request: Request, simulations: SimulationRunner) -> DiagnoseView:
     question = read_diagnose_question(request.query_params)
     return await diagnose_answer(question, simulations, texts(language_of(request)))
+
+
+@router.get("/simulator/sweep")
+async def sweep(request: Request, computer: ComputerDep) -> HTMLResponse:
+    """Two knobs turned through their values."""
+    context: dict[str, object] = {
+        "room": "simulator",
+        "subroom": "sweep",
+        "view": await _swept(request, computer),
+        "measured_device": measured_device,
+    }
+    return render(request, "pages/sweep.html", context)
+
+
+@router.get("/fragments/sweep")
+async def sweep_fragment(request: Request, computer: ComputerDep) -> HTMLResponse:
+    """The chart and the table alone."""
+    return render(request, "fragments/sweep.html", {"view": await _swept(request, computer)})
+
+
+@router.get("/simulator/sweep.csv")
+async def sweep_csv(request: Request, computer: ComputerDep) -> Response:
+    """Every metric of every cell of the page's sweep."""
+    question = read_sweep_question(request.query_params)
+    return Response(await sweep_as_csv(question, computer), media_type="text/csv; charset=utf-8")
+
+
+async def _swept(request: Request, computer: Computer) -> SweepView:
+    question = read_sweep_question(request.query_params)
+    return await sweep_answer(question, computer, texts(language_of(request)))
+
+
+@router.get("/simulator/search")
+async def search(request: Request, computer: ComputerDep) -> HTMLResponse:
+    """The cheapest deployments that keep limits on TTFT and ITL at a load."""
+    context: dict[str, object] = {
+        "room": "simulator",
+        "subroom": "search",
+        "view": await _found(request, computer),
+    }
+    return render(request, "pages/search.html", context)
+
+
+@router.get("/fragments/search")
+async def search_fragment(request: Request, computer: ComputerDep) -> HTMLResponse:
+    """What was found alone."""
+    return render(request, "fragments/search.html", {"view": await _found(request, computer)})
+
+
+async def _found(request: Request, computer: Computer) -> CheapestView:
+    question = read_cheapest_question(request.query_params.multi_items())
+    return await cheapest_answer(question, computer, texts(language_of(request)))

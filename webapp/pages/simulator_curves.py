@@ -129,13 +129,13 @@ def _rate(value: float) -> str:
 
 
 def _rate_tick(value: float) -> str:
-    return _short(si_label(value, "").strip())
+    return short(si_label(value, "").strip())
 
 
 def _time_tick(value: float) -> str:
-    return _short(time_label(value))
+    return short(time_label(value))
 
 
-def _short(label: str) -> str:
+def short(label: str) -> str:
     """A round number without its zeros: 50 ms for 50.0 ms."""
     return re.sub(r"\.0+(?= |$)", "", label)

@@ -18,6 +18,12 @@ from engine.simulator.search.uniform import Floats, UniformSteps
 
 _SIZES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024)
 
+REFUSALS = (
+    "memory: the weights do not fit",
+    "memory: no room for the cache of one request",
+)
+"""Why a deployment cannot serve at all."""
+
 
 @dataclass(frozen=True, slots=True)
 class StructureCurves:
@@ -32,9 +38,9 @@ class StructureCurves:
     def refusal(self, row: int) -> str | None:
         """Why a deployment cannot serve at all."""
         if self.room[row] <= 0:
-            return "memory: the weights do not fit"
+            return REFUSALS[0]
         if self.service.most[row] < 1:
-            return "memory: no room for the cache of one request"
+            return REFUSALS[1]
         return None
 
 

@@ -110,7 +110,7 @@ def test_the_second_side_takes_the_first_one_s_device_and_no_price() -> None:
 )
 def test_what_is_wrong_is_refused_with_its_field(changes: dict[str, object], field: str) -> None:
     values = {"model": OWN, "hardware": OWN, "config": json.dumps(CONFIG), "device": H100}
-    side = Side(**{**values, **changes})  # pyright: ignore[reportArgumentType]
+    side = Side(**{**values, **changes})
     with pytest.raises(EngineError) as refused:
         side.deployment("ideal").cost_model()
     assert refused.value.field == field
