@@ -49,6 +49,9 @@ REFUSALS: dict[str, str] = {
     "kv_off_keeps_nothing": "with the cache off there is nothing to quantise and no window to keep",
     "sinks_need_window": "sinks need a window",
     "window_range": "choose a window of at most {high} positions, and fewer sinks than that",
+    "weights_not_made": (
+        "these weights take minutes to make and were never made here: run a prompt with them first"
+    ),
     "one_kv_cache": "a lane has one KV cache",
     "prefix_cache_contiguous": (
         "prefix caching needs blocks that sequences can share: a contiguous cache gives every "

@@ -53,7 +53,7 @@ class Engine:
         self._timeline = Timeline()
         self._lanes = LaneSet(model, Knobs(limits, policy), self._timeline, emit)
         self._held = HeldRequests(emit)
-        self._probes = ProbeDesk(model.checkpoint)
+        self._probes = ProbeDesk(model.checkpoint, weights_as=model.opener.weights)
         self._turn = 0
 
     # ── lanes ────────────────────────────────────────────────────────────────────────────────

@@ -29,9 +29,11 @@ from engine.inference.lane_settings import (
 from engine.inference.model.transformer import Transformer
 from engine.inference.native.matrix import MatrixPacker
 from engine.inference.native.switch import library_for_all_steps
-from engine.inference.quantization.lane import open_lane
+from engine.inference.quantization.lane import Lane, open_lane
+from engine.inference.quantization.stored import is_kept
 from engine.inference.sampling_params import SamplingParams
 from engine.inference.weights.checkpoint import Checkpoint
+from engine.refusals import refused
 from engine.scheduling.blocks import DEFAULT_BLOCK_SIZE, blocks_for
 from engine.scheduling.plan import Phase, ScheduledSequence, StepPlan
 
@@ -82,6 +84,24 @@ class LaneOpener:
         calibrated = weights.quantized and weights.method is not QuantizationMethod.RTN
         return calibrated and weights.name not in self._transformers
 
+    def weights(self, settings: WeightSettings) -> Lane:
+        """The model with weights of that format: those of an open lane, or loaded for the caller,
+        who drops them. Only what takes seconds.
+
+        Raises:
+            InvalidRequest: AWQ or GPTQ that were never made here (field "weights").
+            CapacityError, UnsupportedModel, FileFormatError: as ``open``.
+        """
+        lane = LaneSettings(settings)
+        if self.takes_long(lane) and not is_kept(self._checkpoint, settings):
+            raise refused("weights_not_made", field="weights")
+        with self._room_for(lane, num_positions=0):
+            with self._lock:
+                lock = self._locks_of_weights[settings.name]
+            with lock:
+                transformer = self._transformer(settings, no_report)
+                return Lane(transformer, self._bits[settings.name])
+
     def open(
         self, settings: LaneSettings, *, on_demand: bool = False, report: Report = no_report
     ) -> OpenedLane:
@@ -96,7 +116,9 @@ class LaneOpener:
         """
         config = self._checkpoint.config
         name = settings.weights.name
-        with self._room_for(settings) if on_demand else nullcontext():
+        num_positions = math.prod(self._blocks(settings.kv))
+        room = self._room_for(settings, num_positions) if on_demand else nullcontext()
+        with room:
             started = time.perf_counter()
             with self._lock:
                 lock = self._locks_of_weights[name]
@@ -125,14 +147,14 @@ class LaneOpener:
         return opened
 
     @contextmanager
-    def _room_for(self, settings: LaneSettings) -> Iterator[None]:
+    def _room_for(self, settings: LaneSettings, num_positions: int) -> Iterator[None]:
         """Hold a lane's bytes against others that are opened meanwhile."""
         with self._lock:
             needed = require_room(
                 self._checkpoint,
                 settings,
                 self._device,
-                num_positions=math.prod(self._blocks(settings.kv)),
+                num_positions=num_positions,
                 weights_are_there=settings.weights.name in self._transformers,
                 taken=self._taken.total(),
             )

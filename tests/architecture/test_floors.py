@@ -63,6 +63,7 @@ def test_the_web_process_sees_only_the_door_of_the_real_engine():
             "options",
             "probes",
             "probes.documents",
+            "probes.format_documents",
             "probes.limits",
             "probes.text_documents",
             "request_limits",

@@ -39,6 +39,8 @@ QUESTIONS: dict[str, dict[str, Any]] = {
     "feed-forward": {**TEXT, "layer": 0, "position": 0, "k": 2},
     "next-token": {"messages": [{"role": "user", "content": "Hi"}], "position": 3},
     "comparison": {**TEXT, "ablations": ["layer:1"], "max_tokens": 1},
+    "fidelity": {**TEXT, "weights": "int8-channel", "kv_cache": "paged-int8"},
+    "weight-row": {"matrix": "layers.0.q", "row": 3, "weights": "int4-g32"},
     "merges": {"text": "some"},
 }
 
@@ -102,6 +104,9 @@ def test_tokens_both_ways(
         ("probes/overview", {"text": "a", "ablations": ["everything"]}, "/ablations/0"),
         ("probes/embeddings", {"token_ids": [1] * 65}, "/token_ids"),
         ("probes/neighbours", {"token_id": 1, "k": 51}, "/k"),
+        ("probes/fidelity", {"weights": "int4"}, ""),
+        ("probes/fidelity", {"weights": "int4", "held_out": 9, "token_ids": [1]}, ""),
+        ("probes/fidelity", {"weights": "int4", "held_out": 513}, "/held_out"),
     ],
 )
 def test_what_is_refused_before_it_is_asked(

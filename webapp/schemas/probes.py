@@ -9,9 +9,10 @@ from typing import Annotated, Self
 from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from engine.inference.probes import documents, text_documents
+from engine.inference.probes import documents, format_documents, text_documents
 from engine.inference.probes.limits import (
     MAX_CONTINUATION,
+    MAX_HELD_OUT,
     MAX_MERGED_CHARS,
     MAX_ROWS,
     MAX_TOKENS,
@@ -19,7 +20,7 @@ from engine.inference.probes.limits import (
 )
 from webapp.schemas.base import OutputModel, PlainText, StrictModel
 from webapp.schemas.from_documents import schema_of, with_tokens
-from webapp.schemas.live_requests import PromptText, TokenId
+from webapp.schemas.live_requests import LaneName, PromptText, TokenId
 from webapp.schemas.texts import Messages
 
 Index = Annotated[int, Field(ge=0, le=65_535)]
@@ -97,6 +98,32 @@ class NextTokenRequest(ModelQuestion):
 class ComparisonRequest(ModelQuestion):
     k: Top = 5
     max_tokens: Annotated[int, Field(ge=0, le=MAX_CONTINUATION)] = 8
+
+
+class FidelityRequest(TextQuestion):
+    """The model in another form, beside the file's own weights in float32: on a text, or on the
+    first ``held_out`` tokens of one that no method was fitted to."""
+
+    weights: LaneName
+    kv_cache: LaneName = "paged"
+    held_out: Annotated[int, Field(ge=2, le=MAX_HELD_OUT)] | None = None
+
+    @model_validator(mode="after")
+    def _one_of_them(self) -> Self:
+        given = (self.token_ids, self.text, self.messages, self.held_out)
+        if sum(value is not None for value in given) != 1:
+            raise PydanticCustomError(
+                "bad_combination", "Send exactly one of token_ids, text, messages and held_out."
+            )
+        return self
+
+
+class WeightRowRequest(StrictModel):
+    matrix: Annotated[str, Field(pattern=r"^[a-z0-9_.]{1,64}$")] = Field(
+        description="Such as layers.0.q, layers.3.down or embed."
+    )
+    row: Index
+    weights: LaneName = Field(description="int8 or int4, to the nearest level, or file.")
 
 
 class RowsRequest(TextQuestion):
@@ -183,6 +210,16 @@ PROBES: Mapping[str, ProbeKind] = {
         ComparisonRequest,
         with_tokens(documents.Comparison),
         "The model as it is beside the model without some parts, and how both go on.",
+    ),
+    "fidelity": ProbeKind(
+        FidelityRequest,
+        with_tokens(format_documents.Fidelity),
+        "The model with other weights or another KV cache: KL, agreement, perplexity, bytes.",
+    ),
+    "weight-row": ProbeKind(
+        WeightRowRequest,
+        schema_of(format_documents.WeightRow),
+        "A row of a matrix before and after rounding it to a few bits.",
     ),
     "merges": ProbeKind(
         MergesRequest,

@@ -77,3 +77,12 @@ def top_tokens(logits_v: Tensor, k: int, piece: Piece) -> tuple[ScoredToken, ...
 def entropy(logits_v: Tensor) -> float:
     """Of the softmax of these logits, in nats."""
     return float(torch.special.entr(logits_v.softmax(-1)).sum())
+
+
+def divergence(p_tv: Tensor, q_tv: Tensor) -> Tensor:
+    """KL(P ‖ Q) in nats at every position ``[t]``, from log-probabilities of both; -inf in both
+    for tokens that no text has."""
+    p = p_tv.exp()
+    # Where P is 0, nothing is lost: 0 · (-inf + inf) would be NaN.
+    differences = (p_tv - q_tv).masked_fill_(p == 0, 0.0)
+    return (p * differences).sum(-1).clamp_(min=0)

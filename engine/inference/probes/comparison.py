@@ -9,7 +9,7 @@ from torch import Tensor
 
 from engine.errors import InvalidRequest
 from engine.inference.probes.ablations import Ablation
-from engine.inference.probes.arrays import check_index, check_top, top_tokens
+from engine.inference.probes.arrays import check_index, check_top, divergence, top_tokens
 from engine.inference.probes.documents import Comparison, Continuation, TokenPiece
 from engine.inference.probes.limits import MAX_CONTINUATION
 from engine.inference.probes.model import ProbeModel
@@ -54,10 +54,7 @@ def _divergence(plain: ProbeSession, ablated: ProbeSession) -> tuple[list[float]
         p_tv = _logprobs(model, plain.residuals[-1][rows])
         q_tv = _logprobs(model, ablated.residuals[-1][rows])
         same += int((p_tv.argmax(-1) == q_tv.argmax(-1)).sum())
-        p_v_tv = p_tv.exp()
-        # Tokens that no text has: 0 · (-inf + inf).
-        differences_tv = (p_tv - q_tv).masked_fill_(p_v_tv == 0, 0.0)
-        kl += (p_v_tv * differences_tv).sum(-1).clamp_(min=0).tolist()
+        kl += divergence(p_tv, q_tv).tolist()
     return kl, same
 
 

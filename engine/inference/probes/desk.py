@@ -8,8 +8,11 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable
 
+import torch
+
 from engine.catalog.units import bytes_label
 from engine.errors import EngineError, InvalidRequest
+from engine.inference.lane_settings import WeightSettings, parse_kv, parse_weights
 from engine.inference.probes.arguments import (
     TEXT_FIELDS,
     Arguments,
@@ -17,12 +20,19 @@ from engine.inference.probes.arguments import (
     integer,
     integers,
     read_text,
+    text,
 )
 from engine.inference.probes.comparison import compare
 from engine.inference.probes.documents import ProbeDocument, TokenPiece
+from engine.inference.probes.fidelity import fidelity
+from engine.inference.probes.format_documents import Fidelity, WeightRow
+from engine.inference.probes.limits import MAX_HELD_OUT
 from engine.inference.probes.model import ProbeModel
+from engine.inference.probes.rounding import weight_row
 from engine.inference.probes.session import ProbeSession, session_bytes
 from engine.inference.probes.texts import TEXT_KINDS, TextDesk, check_names
+from engine.inference.quantization.calibration_text import HELD_OUT, token_windows
+from engine.inference.quantization.lane import Lane, open_lane
 from engine.inference.weights.checkpoint import Checkpoint
 from engine.refusals import refused
 
@@ -31,6 +41,9 @@ KEPT_BYTES = 256 * 2**20
 
 _Answer = Callable[["ProbeDesk", Arguments], ProbeDocument]
 
+WeightsAs = Callable[[WeightSettings], Lane]
+"""The model with its weights as the settings say."""
+
 
 class ProbeDesk:
     """Answers questions about one model. For one thread at a time.
@@ -38,8 +51,17 @@ class ProbeDesk:
     Nothing is loaded before the first question; ``layer_bytes`` of layers' weights stay in memory.
     """
 
-    def __init__(self, checkpoint: Checkpoint, *, layer_bytes: int = 0) -> None:
+    def __init__(
+        self,
+        checkpoint: Checkpoint,
+        *,
+        layer_bytes: int = 0,
+        weights_as: WeightsAs | None = None,
+    ) -> None:
+        """``weights_as``: where the model in another form comes from, such as the lanes that are
+        open; None loads it for each question, with float32 activations."""
         self._checkpoint = checkpoint
+        self._weights_as = weights_as or self._load
         self._tokenizer = checkpoint.tokenizer()
         self.texts = TextDesk(self._tokenizer)
         self._layer_bytes = layer_bytes
@@ -103,6 +125,33 @@ class ProbeDesk:
             self._sessions[key] = session
         self._sessions.move_to_end(key)
         return session
+
+    def fidelity(self, arguments: Arguments) -> Fidelity:
+        """A form of the model beside the file's own, on ``token_ids`` or on the first ``held_out``
+        tokens of a text that no method was fitted to."""
+        weights = parse_weights(text(arguments, "weights"))
+        kv = parse_kv(text(arguments, "kv_cache") if "kv_cache" in arguments else "paged")
+        if "held_out" in arguments:
+            if "token_ids" in arguments:
+                raise InvalidRequest("give a text or held_out, not both", field="held_out")
+            count = integer(arguments, "held_out")
+            if not 2 <= count <= MAX_HELD_OUT:
+                raise InvalidRequest(f"give 2 to {MAX_HELD_OUT} tokens", field="held_out")
+            config = self._checkpoint.config
+            arguments = {"token_ids": token_windows(HELD_OUT, self._tokenizer, config, count)[0]}
+        session = self.session({"token_ids": arguments.get("token_ids")})
+        lane = self._weights_as(weights)
+        return fidelity(session, lane, weights, kv, self._checkpoint.source_format)
+
+    def weight_row(self, arguments: Arguments) -> WeightRow:
+        """A row of a matrix before and after rounding."""
+        weights = parse_weights(text(arguments, "weights"))
+        name, row = text(arguments, "matrix"), integer(arguments, "row")
+        return weight_row(self._checkpoint, name, row, weights)
+
+    def _load(self, weights: WeightSettings) -> Lane:
+        cpu = torch.device("cpu")
+        return open_lane(self._checkpoint, weights, activations=torch.float32, device=cpu)
 
     def _make_room(self, num_tokens: int) -> None:
         """Let go of the sessions that were asked longest ago, until one more fits."""
@@ -184,5 +233,10 @@ _KINDS: dict[str, tuple[_Answer, tuple[str, ...]]] = {
         lambda desk, a: desk.session(a).next_token(integer(a, "position"), integer(a, "k", 10)),
         (*_TEXT, "position", "k"),
     ),
+    "fidelity": (
+        lambda desk, a: desk.fidelity(a),
+        ("token_ids", "held_out", "weights", "kv_cache"),
+    ),
+    "weight-row": (lambda desk, a: desk.weight_row(a), ("matrix", "row", "weights")),
     "comparison": (_comparison, (*_TEXT, "k", "max_tokens")),
 }

@@ -19,3 +19,6 @@ MAX_MERGED_CHARS = 64
 
 MAX_DECODED_IDS = 8_192
 """Ids that are turned into text."""
+
+MAX_HELD_OUT = 512
+"""Tokens of the held-out text that a form of the model is judged on: one window of it."""

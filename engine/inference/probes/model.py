@@ -49,8 +49,11 @@ class ProbeModel:
 
     def sampled_logits(self, residual_tm: Tensor) -> Tensor:
         """``[t, v]``: final norm and head, over the tokens that have a text; -inf for holes."""
-        logits_tv = self.reference.head(residual_tm)[:, : self.num_tokens]
-        return logits_tv.index_fill(1, self._unknown, -math.inf)
+        return self.only_known(self.reference.head(residual_tm))
+
+    def only_known(self, logits_tv: Tensor) -> Tensor:
+        """Logits of the tokens that have a text; -inf for holes."""
+        return logits_tv[:, : self.num_tokens].index_fill(1, self._unknown, -math.inf)
 
     @torch.inference_mode()
     def next_logits(self, texts: Sequence[Sequence[int]], taps: Sequence[Tap]) -> list[Tensor]:

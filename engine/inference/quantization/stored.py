@@ -53,7 +53,7 @@ def quantize_once(
     """
     if not settings.quantized or settings.method is QuantizationMethod.RTN:
         return quantize(checkpoint, settings, progress)
-    path = state_dir() / "quantized" / f"{_key(checkpoint, settings)}.npz"
+    path = _path(checkpoint, settings)
     if path.is_file():
         try:
             return _read(path, checkpoint, settings)
@@ -65,6 +65,16 @@ def quantize_once(
     except OSError as error:
         log.warning("quantised weights are not kept: %s", error)
     return weights
+
+
+def is_kept(checkpoint: Checkpoint, settings: WeightSettings) -> bool:
+    """Whether ``quantize_once`` takes seconds: nothing to calibrate, or made and kept before."""
+    calibrated = settings.quantized and settings.method is not QuantizationMethod.RTN
+    return not calibrated or _path(checkpoint, settings).is_file()
+
+
+def _path(checkpoint: Checkpoint, settings: WeightSettings) -> Path:
+    return state_dir() / "quantized" / f"{_key(checkpoint, settings)}.npz"
 
 
 def _key(checkpoint: Checkpoint, settings: WeightSettings) -> str:
