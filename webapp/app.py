@@ -24,6 +24,7 @@ from webapp.api import (
     search,
     serve,
     simulate,
+    tokenizers,
 )
 from webapp.api import engine as engine_api
 from webapp.claims.running import ClaimRunner
@@ -45,6 +46,7 @@ from webapp.settings import Settings
 from webapp.simulations import SimulationRunner
 from webapp.static_files import VersionedStaticFiles
 from webapp.store.saved_runs import SavedRuns
+from webapp.tokenizing import Tokenizing
 
 
 def create_app(settings: Settings | None = None, engine: EnginePort | None = None) -> FastAPI:
@@ -91,6 +93,7 @@ def create_app(settings: Settings | None = None, engine: EnginePort | None = Non
     app.state.computer = Computer(app.state.simulations)
     app.state.claims = ClaimRunner()
     app.state.questions = Questions(engine, settings)
+    app.state.tokenizing = Tokenizing()
     app.state.csp_reports = csp_report.CspReports()
     install_error_handlers(app)
     app.include_router(health.router)
@@ -114,6 +117,7 @@ def _api() -> APIRouter:
     for module in (
         engine_api,
         probes,
+        tokenizers,
         importing,
         catalog,
         simulate,

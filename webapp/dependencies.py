@@ -18,6 +18,7 @@ from webapp.rendering import language_of
 from webapp.settings import Settings
 from webapp.simulations import SimulationRunner
 from webapp.store.saved_runs import SavedRuns
+from webapp.tokenizing import Tokenizing
 
 
 def get_settings(request: Request) -> Settings:
@@ -76,6 +77,11 @@ def get_questions(request: Request) -> Questions:
     return cast(Questions, request.app.state.questions)
 
 
+def get_tokenizing(request: Request) -> Tokenizing:
+    """What asks the stored vocabularies."""
+    return cast(Tokenizing, request.app.state.tokenizing)
+
+
 SettingsDep = Annotated[Settings, Depends(get_settings)]
 EngineDep = Annotated[EnginePort, Depends(get_engine)]
 PredictorDep = Annotated[StepPredictor, Depends(get_predictor)]
@@ -86,3 +92,4 @@ RunsDep = Annotated[SavedRuns, Depends(get_runs)]
 ClaimsDep = Annotated[ClaimRunner, Depends(get_claim_runner)]
 BenchDep = Annotated[Bench, Depends(get_bench)]
 QuestionsDep = Annotated[Questions, Depends(get_questions)]
+TokenizingDep = Annotated[Tokenizing, Depends(get_tokenizing)]

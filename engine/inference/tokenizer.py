@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -12,6 +11,7 @@ from typing import Any
 
 import tokenizers
 
+from engine.catalog.pieces import visible_piece
 from engine.errors import TemplateError, UnsupportedModel
 from engine.inference.byte_level import BYTE_LEVEL_ALPHABET
 from engine.inference.chat_template import ChatMessage
@@ -270,8 +270,7 @@ class Tokenizer:
         content = self.token_bytes(token_id)
         if not content:
             return f"<id {token_id}>"
-        text = content.decode("utf-8", "surrogateescape")
-        return "".join(_visible(character) for character in text)
+        return visible_piece(content)
 
     # ── which ids there are ──────────────────────────────────────────────────────────────────
 
@@ -285,15 +284,6 @@ def strip_spaces(text: str, count: int) -> str:
     """``text`` without up to ``count`` leading spaces."""
     leading = len(text) - len(text.lstrip(" ")) if count else 0
     return text[min(leading, count) :]
-
-
-def _visible(character: str) -> str:
-    code = ord(character)
-    if 0xDC80 <= code <= 0xDCFF:  # a byte that surrogateescape could not decode
-        return f"<{code - 0xDC00:02X}>"
-    if unicodedata.category(character) == "Cc" and character not in "\n\t":
-        return "".join(f"<{byte:02X}>" for byte in character.encode("utf-8"))
-    return character
 
 
 def _check_length(length: int, field: str) -> None:

@@ -60,6 +60,10 @@ EXPECTED_PATHS = {
     "/api/v1/claims/{claim_id}",
     "/api/v1/tokenize",
     "/api/v1/detokenize",
+    "/api/v1/tokenizers",
+    *(f"/api/v1/tokenizers/{name}" for name in ("languages", "compare", "train")),
+    "/api/v1/tokenizers/{tokenizer}/encode",
+    "/api/v1/tokenizers/{tokenizer}/merges",
     *(f"/api/v1/probes/{kind}" for kind in PROBES),
 }
 

@@ -1,0 +1,206 @@
+"""Questions to the vocabularies that are stored here, answered in a thread, one at a time.
+
+They are read when the first question needs one: about 100 MB for all of them.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TypeVar
+
+import anyio
+import anyio.to_thread
+
+from engine.catalog.bpe import train
+from engine.catalog.parallel_texts import ParallelText, parallel_source, parallel_texts
+from engine.catalog.pieces import visible_piece
+from engine.catalog.vocabularies import Token, vocabulary, vocabulary_sources
+from engine.errors import QueueFull
+from engine.refusals import refused
+
+T = TypeVar("T")
+Document = dict[str, object]
+
+ALL_ARTICLES = 0
+_MOST_WAITING = 32
+_TRAINING_CUT = "r50k"
+
+
+class Tokenizing:
+    """Keeps what the texts of all languages count, which never changes."""
+
+    def __init__(self) -> None:
+        self._limiter = anyio.CapacityLimiter(1)
+        self._waiting = 0
+        self._languages: dict[int, Document] = {}
+
+    async def _run(self, work: Callable[[], T]) -> T:
+        if self._waiting >= _MOST_WAITING:
+            raise refused("prompts_at_once", kind=QueueFull)
+        self._waiting += 1
+        try:
+            # One thread at a time: vocabularies keep the words that they have met.
+            return await anyio.to_thread.run_sync(work, limiter=self._limiter)
+        finally:
+            self._waiting -= 1
+
+    async def listed(self) -> Document:
+        """Which vocabularies there are."""
+        return await self._run(_listed)
+
+    async def encode(self, name: str, text: str) -> Document:
+        """The tokens of a text. Raises ``UnknownName``; ``QueueFull``, as the others do."""
+        return await self._run(partial(_encoded, name, text))
+
+    async def merges(self, name: str, text: str) -> Document:
+        """Each word of a text, merge by merge. Raises ``UnknownName``."""
+        return await self._run(partial(_merged, name, text))
+
+    async def compare(self, text: str) -> Document:
+        """How many tokens each vocabulary makes of a text."""
+        return await self._run(partial(_compared, text))
+
+    async def train(self, text: str, merges: int) -> Document:
+        """A vocabulary learned from a text."""
+        return await self._run(partial(_trained, text, merges))
+
+    async def languages(self, article: int = ALL_ARTICLES) -> Document:
+        """What each vocabulary makes of the same article in all languages."""
+        known = self._languages.get(article)
+        if known is None:
+            known = self._languages[article] = await self._run(partial(_in_languages, article))
+        return known
+
+
+def _listed() -> Document:
+    return {
+        "tokenizers": [
+            {
+                "id": about.id,
+                "name": about.name,
+                "used_by": about.used_by,
+                "tokens": len(vocabulary(name)),
+                "source": about.source,
+                "license": about.license,
+            }
+            for name, about in vocabulary_sources().items()
+        ]
+    }
+
+
+def _token(token: Token) -> Document:
+    return {
+        "id": token.id,
+        "piece": visible_piece(token.bytes),
+        "bytes": token.bytes.hex(),
+    }
+
+
+def _tokens(tokens: Sequence[Token]) -> list[Document]:
+    return [_token(token) for token in tokens]
+
+
+def _encoded(name: str, text: str) -> Document:
+    return {
+        "basis": "computed",
+        "tokenizer": name,
+        "characters": len(text),
+        "utf8_bytes": len(text.encode()),
+        "tokens": _tokens(vocabulary(name).encode(text)),
+    }
+
+
+def _merged(name: str, text: str) -> Document:
+    found = vocabulary(name)
+    return {
+        "basis": "computed",
+        "tokenizer": name,
+        "words": [
+            {
+                "start": _tokens(word.letters),
+                "merges": [
+                    {
+                        "at": merge.at,
+                        "rank": merge.rank,
+                        "token": _token(Token(merge.rank, merge.left + merge.right)),
+                    }
+                    for merge in word.merges
+                ],
+                "tokens": _tokens(word.tokens),
+            }
+            for word in found.replay(text)
+        ],
+    }
+
+
+def _counts(text: str) -> dict[str, int]:
+    return {name: len(vocabulary(name).encode(text)) for name in vocabulary_sources()}
+
+
+def _compared(text: str) -> Document:
+    composed = unicodedata.normalize("NFC", text)
+    return {
+        "basis": "computed",
+        "characters": len(composed),
+        "utf8_bytes": len(composed.encode()),
+        "counts": _counts(composed),
+    }
+
+
+def _trained(text: str, merges: int) -> Document:
+    words = vocabulary(_TRAINING_CUT).words(text)
+    learned = train(words, merges)
+    pieces = learned.pieces
+    return {
+        "basis": "computed",
+        "words": words,
+        "letters": list(learned.letters),
+        "merges": [
+            {
+                "left": pieces[merge.left],
+                "right": pieces[merge.right],
+                "count": merge.count,
+                "token": merge.token,
+            }
+            for merge in learned.merges
+        ],
+        "tokens_before": len(text),
+        "tokens_after": sum(map(len, learned.words)),
+    }
+
+
+def _in_languages(article: int) -> Document:
+    spoken = parallel_texts()
+    counts = [_counts_of(language, article) for language in spoken]
+    return {
+        "basis": "computed",
+        "source": parallel_source(),
+        "article": article,
+        "languages": [
+            {
+                "tag": language.tag,
+                "name": language.name,
+                "own_name": language.own_name,
+                "direction": language.direction,
+                "text": "" if article == ALL_ARTICLES else language.articles[article - 1],
+                "characters": sum(map(len, _chosen(language, article))),
+                "utf8_bytes": sum(len(text.encode()) for text in _chosen(language, article)),
+                "counts": count,
+                "relative": {name: count[name] / counts[0][name] for name in count},
+            }
+            for language, count in zip(spoken, counts, strict=True)
+        ],
+    }
+
+
+def _chosen(language: ParallelText, article: int) -> Sequence[str]:
+    return (
+        language.articles if article == ALL_ARTICLES else language.articles[article - 1 : article]
+    )
+
+
+def _counts_of(language: ParallelText, article: int) -> dict[str, int]:
+    counts = [_counts(text) for text in _chosen(language, article)]
+    return {name: sum(count[name] for count in counts) for name in vocabulary_sources()}
