@@ -368,8 +368,11 @@ def script_texts(texts: Texts) -> dict[str, str | tuple[str, str]]:
 def translated(
     source: Mapping[str, str | tuple[str, str]], texts: Texts
 ) -> dict[str, str | tuple[str, str]]:
-    """Texts of scripts that are kept elsewhere, in one language; a pair is (one, other)."""
+    """Texts of scripts that are kept elsewhere, in one language; a pair is (one, other), each
+    marked and translated on its own."""
     return {
-        key: texts.gettext(text) if isinstance(text, str) else texts.forms(*text)
+        key: texts.gettext(text)
+        if isinstance(text, str)
+        else (texts.gettext(text[0]), texts.gettext(text[1]))
         for key, text in source.items()
     }
