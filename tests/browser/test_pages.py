@@ -31,6 +31,7 @@ PAGES = (
     "/simulator/diagnose?ttft=1200&itl=9",
     "/simulator/deepseek-v4",
     "/simulator/validation",
+    "/learn/loop",
 )
 LOOKS = (
     ("light", "en", DESKTOP),
@@ -57,7 +58,7 @@ def test_every_page(
         viewport=size,
         bypass_csp=True,  # axe is injected as an inline script
     )
-    for summary in page.locator("main summary").all():
+    for summary in page.locator("main summary:visible").all():
         summary.click()
     found = Axe().run(page).response["violations"]
     assert [f"{v['id']}: {[n['target'] for n in v['nodes']]}" for v in found] == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from webapp.claims.checks import loop
 from webapp.claims.claim import Check, Claim, Effort
 from webapp.i18n import N_
 
@@ -194,7 +195,7 @@ CLAIMS: tuple[Claim, ...] = (
     ),
 )
 
-CHECKS: dict[str, Check] = {}
+CHECKS: dict[str, Check] = {**loop.CHECKS}
 """The check of each claim, from the modules beside this one."""
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from webapp.lessons.lesson import CodeLink, Lesson
+from webapp.lessons.loop import LESSON as LOOP
 
-LESSONS: tuple[Lesson, ...] = ()
+LESSONS: tuple[Lesson, ...] = (LOOP,)
 
 
 def get_lesson(slug: str) -> Lesson | None:

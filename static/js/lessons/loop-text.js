@@ -1,0 +1,80 @@
+// The growing text, token by token; a table of what was taken; and every way that was walked.
+
+import { el } from "../dom.js";
+import { percent, t, visible, whole } from "../texts.js";
+import { ends, pathTo, shared } from "./loop-tree.js";
+
+const MOST_SHOWN = 80;
+const MOST_WAYS = 8;
+
+/** Spaces stay spaces here: every token has its own edges. */
+const written = (piece) => piece.replaceAll("\n", "↵").replaceAll("\t", "⇥");
+
+function chip(piece, name, title) {
+  const node = el("span", `tok ${name}`, written(piece));
+  node.title = title;
+  return node;
+}
+
+const rankText = ({ rank }) => (rank ? t("loop.rank", { n: rank + 1 }) : t("loop.likeliest"));
+
+/** The whole text into `box`: the prompt, what was taken, and where the next token goes. */
+export function drawText(box, tree) {
+  const taken = pathTo(tree.at);
+  const hidden = Math.max(0, tree.prompt.length - MOST_SHOWN);
+  const parts = tree.prompt
+    .slice(hidden)
+    .map(({ piece, special }) => chip(piece, special ? "prompt control" : "prompt", t("loop.prompt")));
+  if (hidden) parts.unshift(el("span", "soft", `… ${t("loop.earlier", { n: hidden })} `));
+  for (const { choice } of taken) {
+    const name = `${choice.rank ? "other" : "taken"}${choice.special ? " control" : ""}`;
+    parts.push(chip(choice.piece, name, `${percent(choice.p)}, ${rankText(choice)}`));
+  }
+  const last = taken.at(-1)?.choice;
+  if (!last?.special) parts.push(el("span", "caret", "?"));
+  box.replaceChildren(...parts);
+}
+
+/** The same as rows of a table. */
+export function drawRows(body, tree) {
+  body.replaceChildren(
+    ...pathTo(tree.at).map(({ choice, depth }) => {
+      const row = el("tr");
+      const head = el("th", "n", whole(depth));
+      head.scope = "row";
+      const cells = [
+        el("td", "", visible(choice.piece)),
+        el("td", "n", String(choice.id)),
+        el("td", "n", percent(choice.p)),
+        el("td", "", rankText(choice)),
+      ];
+      row.append(head, ...cells);
+      return row;
+    }),
+  );
+}
+
+/** Every way that was walked, as buttons that lead to its end; the common part is pale. */
+export function drawWays(list, tree, onGo) {
+  const all = ends(tree.root);
+  const shown = all.slice(-MOST_WAYS);
+  list.parentElement.hidden = all.length < 2;
+  list.replaceChildren(
+    ...shown.map((end) => {
+      const others = all.filter((other) => other !== end);
+      const common = Math.max(0, ...others.map((other) => shared(end, other)));
+      const pieces = pathTo(end).map(({ choice }) => written(choice.piece));
+      const button = el("button", "way");
+      button.type = "button";
+      const here = tree.at === end || shared(tree.at, end) === tree.at.depth;
+      if (here) button.setAttribute("aria-current", "true");
+      const own = pieces.slice(common).join("");
+      button.setAttribute("aria-label", t("loop.way", { n: common, text: own }));
+      button.append(el("span", "common", pieces.slice(0, common).join("")), el("b", "", own));
+      button.addEventListener("click", () => onGo(end));
+      const item = el("li");
+      item.append(button);
+      return item;
+    }),
+  );
+}
