@@ -49,14 +49,17 @@ async function ask(path, options) {
     const problem = await documentOf(response);
     throw new Problem(sentence(response.status, problem), response.status, problem);
   }
-  return response.json();
+  return response;
 }
 
 /**
  * The JSON that `path` ("/api/v1/…") answers to `body`. Throws a `Problem`; where `signal` ends
  * the question, an AbortError, which is nothing to show.
  */
-export const post = (path, body, { signal } = {}) =>
+export const post = async (path, body, options) => (await send(path, body, options)).json();
+
+/** What `path` answers to `body`, in whatever form; `text()` or `blob()` read it. Throws as `post`. */
+export const send = (path, body, { signal } = {}) =>
   ask(path, {
     method: "POST",
     headers: { "content-type": "application/json", accept: "application/json" },
@@ -65,8 +68,13 @@ export const post = (path, body, { signal } = {}) =>
   });
 
 /** The JSON at `path`. Throws as `post` does. */
-export const get = (path, { signal } = {}) =>
-  ask(path, { headers: { accept: "application/json" }, signal });
+export const get = async (path, { signal } = {}) =>
+  (await ask(path, { headers: { accept: "application/json" }, signal })).json();
+
+/** Deletes what is at `path`, with `headers` that allow it. Throws as `post` does. */
+export const remove = async (path, headers) => {
+  await ask(path, { method: "DELETE", headers });
+};
 
 /** The number that 16 bits stand for (IEEE 754 binary16). */
 function half(bits) {

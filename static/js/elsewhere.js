@@ -23,7 +23,7 @@ export function mountElsewhere() {
   });
 
   return (store) => {
-    const { run, facts } = store;
+    const { live: run, facts } = store;
     if (!run?.done || told === run || !run.tokens.length) return;
     told = run;
     const ran = {

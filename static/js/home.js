@@ -6,13 +6,17 @@ import { mountCache } from "./cache.js";
 import { setText } from "./dom.js";
 import { mountElsewhere } from "./elsewhere.js";
 import { keepForm } from "./keep.js";
+import { mountBefore } from "./playground/before.js";
+import { mountKeep } from "./playground/keep-run.js";
+import { documentOf } from "./playground/saved.js";
+import { mountReplay } from "./playground/replay.js";
 import { mountPrinted } from "./printed.js";
 import { ask, mountReach } from "./reach.js";
 import { mountRoofline } from "./roofline.js";
 import { isOver, newRun, take } from "./run.js";
 import { Socket } from "./socket.js";
 import { mountStatus, say } from "./status.js";
-import { changed, onPaint, store } from "./store.js";
+import { changed, onPaint, roofOf, store } from "./store.js";
 import { mountStrip } from "./strip.js";
 import { mountTable } from "./table.js";
 import { t } from "./texts.js";
@@ -30,7 +34,7 @@ const socket = new Socket(document.getElementById("ask").dataset.socket, {
     if (pending) dispatch();
   },
   event(event) {
-    const run = store.run;
+    const run = store.live;
     if (event.type === "hello") return announceEngine(event.engine);
     if (event.type === "pong" || !run) return;
     // An error without an id is about a message that could not be read: here, the one just sent.
@@ -39,13 +43,15 @@ const socket = new Socket(document.getElementById("ask").dataset.socket, {
       (event.type === "error" && !event.request_id && run.status === "sending");
     if (!mine || isOver(run)) return;
     take(run, event);
+    if (event.type === "accepted") run.roof = roofOf(run);
     if (event.type === "error") failed(event);
+    if (isOver(run)) offer(run);
     changed();
   },
   lost(final) {
     if (final) fail("refused");
     else {
-      if (store.run && !isOver(store.run) && !pending) fail("connection");
+      if (running() && !pending) fail("connection");
       ask(); // the server may be gone with it
     }
     changed();
@@ -60,9 +66,9 @@ function announceEngine(engine) {
 
 /** The engine is ready again: the status must not go on saying that it is not. */
 function recovered() {
-  const error = store.run?.error;
+  const error = store.live?.error;
   if (!error || !PASSING.has(error.code)) return;
-  store.run.error = { ...error, code: "back" };
+  store.live.error = { ...error, code: "back" };
   changed();
 }
 
@@ -73,24 +79,36 @@ function failed(error) {
 
 /** Ends the run on the page with a failure of our own. */
 function fail(code) {
-  const run = store.run;
+  const run = store.live;
   pending = null;
   if (!run || isOver(run)) return;
   take(run, { type: "error", code, message: "" });
+  offer(run);
+}
+
+/** What can be done with a run that is over: replay it, keep it, compare it. */
+function offer(run) {
+  if (run.accepted && run.steps.length) replay.load(run.events, () => documentOf(run));
+  keep.show(run);
 }
 
 function run() {
-  if (store.run && !isOver(store.run)) return;
+  if (running()) return;
   if (!hasPrompt()) {
     status.problem(t("error.empty"));
     document.getElementById("prompt").focus();
     return;
   }
   if (!checkForm()) return;
-  store.run = newRun(readRequest());
+  if (store.live?.done) store.before = store.live;
+  replay.unload();
+  keep.show(null);
+  store.live = newRun(readRequest());
+  store.live.facts = store.facts;
+  store.run = store.live;
   store.selected = null;
   root.dataset.state = store.run.status; // at once: a second click must not see the old run's end
-  pending = store.run;
+  pending = store.live;
   if (socket.ready) {
     dispatch();
   } else {
@@ -113,7 +131,7 @@ function dispatch() {
 }
 
 function stop() {
-  const current = store.run;
+  const current = store.live;
   if (!current || isOver(current) || current.stopping) return;
   current.stopping = true;
   if (pending === current || !socket.send({ type: "abort", request_id: current.id })) {
@@ -144,12 +162,16 @@ function leave() {
   changed();
 }
 
-const running = () => Boolean(store.run) && !isOver(store.run);
+const running = () => Boolean(store.live) && !isOver(store.live);
 const status = mountStatus();
+const replay = mountReplay();
+const keep = mountKeep();
 mountAsk({ run, stop });
-if (keepForm(running)) {
-  setText(document.getElementById("status"), t("error.left"));
-  say(t("error.left"));
+const kept = keepForm(running);
+if (kept.left || kept.again) {
+  const text = t(kept.left ? "error.left" : "again.filled");
+  setText(document.getElementById("status"), text);
+  say(text);
 }
 addEventListener("pagehide", leave);
 mountReach(() => {
@@ -171,6 +193,7 @@ for (const mount of [
   mountTable,
   mountElsewhere,
   mountPrinted,
+  () => mountBefore(kept.again),
 ]) {
   onPaint(mount());
 }

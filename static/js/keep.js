@@ -1,6 +1,7 @@
 // Keeps what was typed when the page is left by a link or loaded again, as long as the tab lives.
 
-const KEY = "first-token.ask";
+import { KEY } from "./playground/again.js";
+
 const form = document.getElementById("ask");
 
 function read() {
@@ -39,10 +40,11 @@ const isChanged = (field) =>
 
 /**
  * Fills the form with what it held when this page was left, and keeps it the next time.
- * `running()` tells whether a run goes on; the result, whether one did when the page was left.
+ * `running()` tells whether a run goes on. The result tells whether one did when the page was left,
+ * and the id of the saved run whose settings these are, if they are.
  */
 export function keepForm(running) {
-  const { fields = {}, left = false } = read();
+  const { fields = {}, left = false, again = null } = read();
   for (const [name, value] of Object.entries(fields)) fill(name, value);
   choose("mode", fields.mode);
   if ([...form.querySelectorAll("#advanced input, #advanced select")].some(isChanged)) {
@@ -65,5 +67,5 @@ export function keepForm(running) {
     write({ fields: { ...now, dtype: dtype ?? now.dtype }, left: running() });
   });
   write({ fields, left: false });
-  return left;
+  return { left, again };
 }

@@ -7,7 +7,7 @@ let told = null;
 
 /** The run's own settings, which the form may not show any more. */
 export function mountPrinted() {
-  return ({ run }) => {
+  return ({ live: run }) => {
     if (!run?.accepted || told === run) return;
     told = run;
     const { request, accepted } = run;

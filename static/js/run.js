@@ -13,6 +13,7 @@ export function newRun(request) {
     sentAt: performance.now(),
     position: null,
     accepted: null,
+    events: [],
     steps: [],
     tokens: [],
     preempted: 0,
@@ -25,10 +26,12 @@ export function newRun(request) {
 
 export const isOver = (run) => run.status === "done" || run.status === "failed";
 
-/** Takes in one event of this run. */
+/** Takes in one event of this run. The event becomes the run's own: it is written to. */
 export function take(run, event) {
   if (isOver(run)) return;
   TAKE[event.type]?.(run, event);
+  run.events.push(event);
+  if (isOver(run)) run.endedAt = Date.now();
 }
 
 const TAKE = {
@@ -54,7 +57,8 @@ const TAKE = {
     const last = run.steps.at(-1);
     const given = last && (last.given ?? 0);
     const step = last && given < 1 + (last.accepted ?? 0) ? run.steps.length - 1 : -1;
-    run.tokens.push({ ...event, step });
+    event.step = step;
+    run.tokens.push(event);
     if (step >= 0) {
       last.given = given + 1;
       last.token ??= run.tokens.length - 1;

@@ -119,7 +119,7 @@ export function mountStatus() {
     }
   }
 
-  function paint({ run, engineReady, facts }) {
+  function paint({ live: run, engineReady, facts }) {
     const running = Boolean(run) && !isOver(run);
     const focused = document.activeElement;
     go.hidden = running;
@@ -143,7 +143,7 @@ export function mountStatus() {
 
   /** Shows a problem with the form itself, in place of what the last run left here. */
   function tellProblem(text) {
-    problem = { run: store.run, text };
+    problem = { run: store.live, text };
     place.dataset.kind = "error";
     again.hidden = true;
     setText(line, text);

@@ -4,8 +4,12 @@ const widgets = [];
 let asked = false;
 
 export const store = {
-  /** The run on the page, null before the first. */
+  /** The run that the widgets show, null before the first: the live one, or a replay of it. */
   run: null,
+  /** The run that the engine answers or answered last, null before the first. */
+  live: null,
+  /** The run before that one, or the saved one that it repeats; null if there is none. */
+  before: null,
   /** Index into run.steps of the step that the reader looks at, or null. */
   selected: null,
   /** What the engine said about itself, null while it is not known. */

@@ -32,7 +32,8 @@ export const kindOf = (step) => (isMixed(step) ? "mixed" : step.phase);
 /** This prompt's own phase in words, and whether others were in the other one. */
 export const phaseText = (step) => t(isMixed(step) ? `${step.phase}.mixed` : step.phase);
 
-class Drawing {
+/** Blocks, pauses and predicted outlines of one run in an SVG whose user unit is a millisecond. */
+export class Drawing {
   constructor(picture) {
     this.picture = picture;
     this.clear(null);
@@ -202,6 +203,7 @@ function between(run) {
 
 /** Milliseconds since the prompt was sent, as long as no step has come back. */
 function elapsed(run) {
+  if (run.recorded) return run.steps.length ? 0 : run.at;
   return run.steps.length || isOver(run) ? 0 : performance.now() - run.sentAt;
 }
 
@@ -309,6 +311,6 @@ export function mountStrip() {
     setText(part("readout"), text);
     bar.setAttribute("aria-valuetext", text || (count ? readout(run, count - 1) : t("strip.empty")));
     setText(part("company"), company(run));
-    if (now) changed(); // time passes although no event arrives
+    if (now && !run.recorded) changed(); // time passes although no event arrives
   };
 }

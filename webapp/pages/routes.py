@@ -7,7 +7,6 @@ from fastapi.responses import HTMLResponse
 from starlette.responses import Response
 
 from webapp.dependencies import EngineDep, PredictorDep, SimulationsDep
-from webapp.i18n import texts
 from webapp.pages.elsewhere import (
     elsewhere_answer,
     elsewhere_form,
@@ -16,7 +15,7 @@ from webapp.pages.elsewhere import (
 )
 from webapp.pages.engine_view import engine_view
 from webapp.pages.roofline_view import choose_dtype, roofline_view
-from webapp.pages.script_texts import script_texts
+from webapp.pages.run_routes import playground_texts
 from webapp.pages.suggestions import SUGGESTIONS
 from webapp.rendering import language_of, render
 
@@ -43,7 +42,7 @@ async def home(
         "elsewhere": elsewhere,
         "measured_device": measured_device,
         "room": "run",
-        "script_texts": script_texts(texts(language_of(request))),
+        "script_texts": playground_texts(language_of(request)),
     }
     return render(request, "pages/home.html", context)
 

@@ -33,6 +33,7 @@ MAX_EVENTS = 40_000
 """Two events a token, and room for drafts, at the longest answer of the protocol."""
 MAX_TIME_MS = 30 * 24 * 3600 * 1000.0
 MAX_AMOUNT = 1e30
+YEAR_2100_MS = 4_102_444_800_000
 MAX_NAME = 200
 
 SavedEvent = Annotated[
@@ -88,7 +89,7 @@ class SavedRun(StrictModel):
     version: Literal[1]
     title: Annotated[PlainText, Field(max_length=120)]
     by: Annotated[PlainText, Field(max_length=60)]
-    ran_at_ms: Annotated[int, Field(ge=0, le=MAX_SAFE_INT)]
+    ran_at_ms: Annotated[int, Field(ge=0, lt=YEAR_2100_MS)]
     request: GenerateRequest
     machine: Machine
     roof: MeasuredRoof | None
