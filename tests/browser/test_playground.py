@@ -64,6 +64,7 @@ def test_whoever_saved_a_run_can_delete_it_from_its_page(
     page.goto(saved_link(page))
     page.get_by_role("button", name="Delete it").click()
     page.wait_for_url(f"{fake_server.url}/")
+    assert run(page, "more", tokens=2) == "done"
 
 
 def test_a_saved_run_is_run_again_with_its_settings_and_compared(
