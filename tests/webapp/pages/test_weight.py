@@ -17,6 +17,8 @@ PAGES = (
     "/",
     "/learn",
     "/claims",
+    "/runs/example",
+    "/compare?a=example&b=example",
     "/simulator",
     "/serving",
     "/simulator/deepseek-v4",
