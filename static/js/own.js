@@ -29,7 +29,8 @@ async function read(input) {
   const field = document.getElementById(input.dataset.into);
   const [file] = input.files;
   if (!file || file.size > MOST_BYTES) return;
-  field.value = compact(await file.text());
+  const text = await file.text();
+  field.value = field.name === "trace" ? text : compact(text);
   field.dispatchEvent(new Event("input", { bubbles: true }));
 }
 
@@ -41,7 +42,7 @@ for (const input of document.querySelectorAll("input[data-into]")) {
   });
 }
 
-for (const field of document.querySelectorAll("textarea.json")) {
+for (const field of document.querySelectorAll("textarea.json:not([name=trace])")) {
   field.addEventListener("change", () => {
     field.value = compact(field.value);
   });

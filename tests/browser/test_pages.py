@@ -231,3 +231,22 @@ def test_a_search_starts_by_itself_and_follows_its_limits(
     page.get_by_role("button", name="Search").click()
     page.get_by_text("deployments keeps the limits").wait_for()
     page.wait_for_url("**itl=0.01**")
+
+
+def test_a_trace_is_pasted_or_read_from_a_file(
+    fake_server: LiveApp, open_page: OpenPage, tmp_path: Path
+) -> None:
+    page = open_page(fake_server, "/serving?requests=40&output=30")
+    page.get_by_text("Your own requests").click()
+    page.locator("#trace").fill("arrival_s,prompt_tokens,output_tokens\n0,100,20\n0.5,300,many\n")
+    page.get_by_role("button", name="Serve these requests").click()
+    page.get_by_text("line 3, column output_tokens").wait_for()
+    file = tmp_path / "trace.csv"
+    file.write_text("arrival_s,prompt_tokens,output_tokens\n0,100,20\n0.5,300,30\n")
+    page.locator("#trace-file").set_input_files(file)
+    page.locator("#speed").fill("2")
+    page.get_by_role("button", name="Serve these requests").click()
+    page.get_by_text("2 requests of your trace, 2 times as fast").wait_for()
+    page.locator("#trace").fill("x" * 300_000)
+    page.get_by_role("button", name="Serve these requests").click()
+    page.get_by_text("more than can be sent at once").wait_for()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import ClassVar
 
 from engine.errors import InvalidRequest
@@ -14,15 +15,24 @@ from engine.simulator.serving.lengths import FixedLength, Lengths, LogNormalLeng
 from engine.simulator.serving.routing import Routing
 from engine.simulator.serving.scenario import ServingScenario
 from engine.simulator.serving.settings import EngineSettings, ServiceLevel
-from engine.simulator.serving.workload import PrefixGroups, Workload
+from engine.simulator.serving.trace import Trace, read_trace
+from engine.simulator.serving.workload import PrefixGroups, TraceWorkload, Workload
+from webapp.pages.query import Knobs
 
 MOST_EFFORT = 2.0
 """Seconds that a run on the page may take, about; the API takes longer ones, as jobs."""
+MOST_TRACE_EFFORT = 20.0
+"""The same of a trace, which is not run again with every move of a knob."""
 
 
 @dataclass(frozen=True, slots=True)
 class ServingQuestion:
-    """The knobs as they stand. Times of the promise in ms; 0 promises nothing."""
+    """The knobs as they stand. Times of the promise in ms; 0 promises nothing.
+
+    With a ``trace`` (CSV or JSON lines) requests come as it says, ``speed`` times as fast; where it
+    has no times they arrive as the knobs say. ``usd`` is the price of one device an hour; None
+    takes the published one.
+    """
 
     model: str = "llama-3.1-8b"
     hardware: str = "h100-sxm"
@@ -42,6 +52,9 @@ class ServingQuestion:
     ttft: int = 500
     tpot: int = 30
     seed: int = 1
+    usd: float | None = None
+    speed: float = 1.0
+    trace: str = ""
 
     WHOLE: ClassVar[dict[str, tuple[int, int]]] = {
         "tensor": (1, 64), "replicas": (1, 32), "requests": (20, 1000), "prompt": (1, 100_000),
@@ -50,7 +63,9 @@ class ServingQuestion:
     }  # fmt: skip
     REAL: ClassVar[dict[str, tuple[float, float]]] = {
         "rate": (0.01, 1000.0), "burst": (0.0, 5.0), "spread": (0.0, 5.0),
+        "speed": (0.001, 1000.0),
     }  # fmt: skip
+    MOST_USD: ClassVar[float] = 10_000
 
     def scenario(self) -> ServingScenario:
         """The question in the simulator's terms.
@@ -61,16 +76,10 @@ class ServingQuestion:
         deployment = Deployment(
             self.model, self.hardware, Layout(self.tensor), self.weights, times="typical"
         )
-        arrivals = (
-            PoissonArrivals(self.rate)
-            if self.burst == 1
-            else GammaArrivals(self.rate, max(self.burst, 0.05))
+        workload = self._recorded() if self.trace else self._drawn()
+        settings = EngineSettings(
+            self.running, self.step, prefix_caching=self._shares_prefixes(workload)
         )
-        groups = PrefixGroups(4, max(self.prompt * self.shared // 100, 1)) if self.shared else None
-        workload = Workload(
-            arrivals, self._length(self.prompt), self._length(self.output), self.requests, groups
-        )
-        settings = EngineSettings(self.running, self.step, prefix_caching=bool(self.shared))
         promise = ServiceLevel(
             ttft_s=self.ttft / 1e3 if self.ttft else None,
             tpot_s=self.tpot / 1e3 if self.tpot else None,
@@ -78,12 +87,31 @@ class ServingQuestion:
         scenario = ServingScenario(
             deployment, workload, settings, self.replicas, Routing(self.routing), promise, self.seed
         )
-        if scenario.effort > MOST_EFFORT:
+        if scenario.effort > (MOST_TRACE_EFFORT if self.trace else MOST_EFFORT):
             raise InvalidRequest(
                 "this run is too long for the page; choose fewer requests or shorter answers",
-                field="requests",
+                field="trace" if self.trace else "requests",
             )
         return scenario
+
+    def _recorded(self) -> TraceWorkload:
+        trace = _read(self.trace)
+        return TraceWorkload(trace, self.speed, arrivals=None if trace.has_times else self._times())
+
+    def _drawn(self) -> Workload:
+        groups = PrefixGroups(4, max(self.prompt * self.shared // 100, 1)) if self.shared else None
+        lengths = self._length(self.prompt), self._length(self.output)
+        return Workload(self._times(), *lengths, self.requests, groups)
+
+    def _times(self) -> PoissonArrivals | GammaArrivals:
+        if self.burst == 1:
+            return PoissonArrivals(self.rate)
+        return GammaArrivals(self.rate, max(self.burst, 0.05))
+
+    def _shares_prefixes(self, workload: Workload | TraceWorkload) -> bool:
+        if isinstance(workload, TraceWorkload):
+            return workload.trace.has_prefixes
+        return bool(self.shared)
 
     def at(self, factor: float, requests: int) -> ServingQuestion:
         """The same service at another load."""
@@ -95,32 +123,19 @@ class ServingQuestion:
 
 def read_serving_question(query: Mapping[str, str]) -> ServingQuestion:
     """The question in a query string; numbers are brought into range."""
-    default = ServingQuestion()
-
-    def text(name: str) -> str:
-        return query.get(name, getattr(default, name))[:100]
+    knobs, default = Knobs(query), ServingQuestion()
 
     def whole(name: str) -> int:
-        low, high = ServingQuestion.WHOLE[name]
-        given = query.get(name, "").strip()
-        if not (given.isascii() and given.isdigit()):
-            return getattr(default, name)
-        return min(max(int(given[:12]), low), high)
+        return knobs.whole(name, getattr(default, name), *ServingQuestion.WHOLE[name])
 
     def real(name: str) -> float:
-        low, high = ServingQuestion.REAL[name]
-        try:
-            value = float(query.get(name, "")[:20])
-        except ValueError:
-            return getattr(default, name)
-        return min(max(value, low), high) if value == value else getattr(default, name)
+        return knobs.real(name, getattr(default, name), *ServingQuestion.REAL[name])
 
-    routing = text("routing")
     return ServingQuestion(
-        model=text("model"),
-        hardware=text("hardware"),
-        weights=text("weights"),
-        routing=routing if routing in [kind.value for kind in Routing] else default.routing,
+        model=knobs.text("model", default.model),
+        hardware=knobs.text("hardware", default.hardware),
+        weights=knobs.text("weights", default.weights),
+        routing=knobs.choice("routing", default.routing, tuple(kind.value for kind in Routing)),
         tensor=whole("tensor"),
         replicas=whole("replicas"),
         requests=whole("requests"),
@@ -135,4 +150,17 @@ def read_serving_question(query: Mapping[str, str]) -> ServingQuestion:
         rate=real("rate"),
         burst=real("burst"),
         spread=real("spread"),
+        usd=knobs.optional("usd", 0, ServingQuestion.MOST_USD),
+        speed=real("speed"),
     )
+
+
+def read_trace_question(query: Mapping[str, str]) -> ServingQuestion:
+    """The question of a form that is posted, with a trace; an empty one is a trace as well."""
+    return replace(read_serving_question(query), trace=query.get("trace", "").strip() or "\n")
+
+
+@lru_cache(maxsize=4)
+def _read(trace: str) -> Trace:
+    """The trace; a page asks for the same one several times."""
+    return read_trace(trace)

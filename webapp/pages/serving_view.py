@@ -9,6 +9,7 @@ from engine.catalog.hardware import HardwareSpec
 from engine.catalog.models import ModelSpec, all_models
 from engine.catalog.units import significant, time_label
 from engine.errors import EngineError
+from engine.simulator.money import MILLION, SECONDS_AN_HOUR
 from engine.simulator.serving.quantiles import Distribution
 from engine.simulator.serving.result import ServingResult
 from engine.simulator.serving.routing import Routing
@@ -68,6 +69,15 @@ class ServingForm:
 
 
 @dataclass(frozen=True, slots=True)
+class ServiceCost:
+    """What the devices cost an hour, and a million output tokens at this throughput, in US$."""
+
+    hour: str
+    tokens: str
+    own: bool
+
+
+@dataclass(frozen=True, slots=True)
 class ServingAnswer:
     """The run in words and pictures; ``refusal`` says why there is none."""
 
@@ -76,7 +86,13 @@ class ServingAnswer:
     rows: tuple[PercentileRow, ...] = ()
     gantt: Gantt | None = None
     levels: tuple[Plot, ...] = ()
+    cost: ServiceCost | None = None
     refusal: str | None = None
+
+    @property
+    def recorded(self) -> int | None:
+        """Requests of the reader's trace, where one was served."""
+        return self.facts.scenario.workload.size.requests if self.question.trace else None
 
     @property
     def facts(self) -> ServingResult:
@@ -111,8 +127,37 @@ def draw_serving(question: ServingQuestion, run: ServedRun, said: Texts) -> Serv
     """A run that was made in words and pictures."""
     result = run.result
     return ServingAnswer(
-        question, result, _rows(result, said), _gantt(run, said), _levels(result, said)
+        question,
+        result,
+        _rows(result, said),
+        _gantt(run, said),
+        _levels(result, said),
+        _cost(question, result),
     )
+
+
+def _cost(question: ServingQuestion, result: ServingResult) -> ServiceCost | None:
+    """All devices' price over all output tokens, which pay for the prompts too."""
+    prices = _prices(question, result)
+    if not prices:
+        return None
+    hours = [each * result.scenario.devices for each in dict.fromkeys(prices)]
+    rate = result.output_tokens_per_s * SECONDS_AN_HOUR / MILLION
+    tokens = [hour / rate for hour in hours] if rate else []
+    own = question.usd is not None
+    return ServiceCost(_dollars(hours), _dollars(tokens) if tokens else "—", own)
+
+
+def _prices(question: ServingQuestion, result: ServingResult) -> tuple[float, ...]:
+    """One's own price of a device and hour, or the lowest and the highest published."""
+    if question.usd is not None:
+        return (question.usd,)
+    price = result.cost_model.hardware.price
+    return () if price is None else (price.low, price.high)
+
+
+def _dollars(values: Sequence[float]) -> str:
+    return " – ".join(f"${significant(value)}" for value in values)
 
 
 def knee_questions(question: ServingQuestion) -> list[ServingQuestion]:

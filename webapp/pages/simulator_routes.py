@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from urllib.parse import parse_qsl
 
 import anyio.to_thread
 from fastapi import APIRouter, Request
@@ -16,7 +17,11 @@ from webapp.dependencies import ComputerDep, SimulationsDep
 from webapp.i18n import texts
 from webapp.pages.context_view import context_view, read_context_question
 from webapp.pages.elsewhere import measured_device
-from webapp.pages.serving_question import ServingQuestion, read_serving_question
+from webapp.pages.serving_question import (
+    ServingQuestion,
+    read_serving_question,
+    read_trace_question,
+)
 from webapp.pages.serving_runs import ServedRun, body_of, read_runs
 from webapp.pages.serving_view import (
     KneeAnswer,
@@ -30,11 +35,14 @@ from webapp.pages.simulator_export import ExplainView, explain_view, scenario_cs
 from webapp.pages.simulator_question import SimulatorQuestion, read_simulator_question
 from webapp.pages.simulator_view import SimulatorAnswer, simulator_answer, simulator_form
 from webapp.pages.validation_view import validation_view
-from webapp.problems import JsonResponse
+from webapp.problems import JsonResponse, Problem
 from webapp.rendering import language_of, link, render
 from webapp.simulations import SHORT_EFFORT_S, SimulationRunner
 
 router = APIRouter(default_response_class=HTMLResponse, include_in_schema=False)
+
+_FORM = "application/x-www-form-urlencoded"
+_MOST_FIELDS = 64
 
 
 @router.get("/simulator")
@@ -96,20 +104,26 @@ async def scenario_as_csv(request: Request, simulations: SimulationsDep) -> Resp
 @router.get("/serving")
 async def serving(request: Request, computer: ComputerDep) -> HTMLResponse:
     """A service under load: one run, its requests and its levels over time."""
-    question = read_serving_question(request.query_params)
-    context: dict[str, object] = {
-        "room": "serving",
-        "form": serving_form(question),
-        "answer": await _served(request, computer),
-        "measured_device": measured_device,
-    }
-    return render(request, "pages/serving.html", context)
+    return await _serving(request, read_serving_question(request.query_params), computer)
+
+
+@router.post("/serving")
+async def serving_of_trace(request: Request, computer: ComputerDep) -> HTMLResponse:
+    """The page with a posted trace."""
+    return await _serving(request, read_trace_question(await _posted(request)), computer)
 
 
 @router.get("/fragments/serving")
 async def serving_fragment(request: Request, computer: ComputerDep) -> HTMLResponse:
     """The run alone."""
-    answer = await _served(request, computer)
+    answer = await _served(request, read_serving_question(request.query_params), computer)
+    return render(request, "fragments/serving.html", {"answer": answer})
+
+
+@router.post("/fragments/serving")
+async def serving_of_trace_fragment(request: Request, computer: ComputerDep) -> HTMLResponse:
+    """The run of a posted trace alone."""
+    answer = await _served(request, read_trace_question(await _posted(request)), computer)
     return render(request, "fragments/serving.html", {"answer": answer})
 
 
@@ -136,9 +150,41 @@ async def _simulated(
         return SimulatorAnswer(question, refusal=(error.field, error.message))
 
 
-async def _served(request: Request, computer: Computer) -> ServingAnswer:
-    question = read_serving_question(request.query_params)
+async def _posted(request: Request) -> dict[str, str]:
+    """The fields of a posted form.
+
+    Raises:
+        Problem: the body is no form (415), or holds what is no text (422).
+    """
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind != _FORM:
+        raise Problem(415, "unsupported_media_type", f"Send the form as {_FORM}.")
     try:
+        pairs = parse_qsl(
+            (await request.body()).decode(), keep_blank_values=True, max_num_fields=_MOST_FIELDS,
+            errors="strict",
+        )  # fmt: skip
+    except ValueError:
+        raise Problem(422, "invalid_form", "The form cannot be read as UTF-8 text.") from None
+    return dict(pairs)
+
+
+async def _serving(request: Request, question: ServingQuestion, computer: Computer) -> HTMLResponse:
+    context: dict[str, object] = {
+        "room": "serving",
+        "form": serving_form(question),
+        "answer": await _served(request, question, computer),
+        "measured_device": measured_device,
+        "most_bytes": request.app.state.settings.max_body_bytes,
+    }
+    return render(request, "pages/serving.html", context)
+
+
+async def _served(request: Request, question: ServingQuestion, computer: Computer) -> ServingAnswer:
+    try:
+        # A trace may have ten thousand lines: too many to read on the event loop.
+        if question.trace:
+            await anyio.to_thread.run_sync(question.scenario)
         (run,) = await _runs([question], computer)
         return draw_serving(question, run, texts(language_of(request)))
     except EngineError as error:
