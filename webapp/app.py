@@ -36,7 +36,13 @@ from webapp.live.engine_port import EnginePort
 from webapp.live.hub import LiveHub
 from webapp.logging import AccessLog
 from webapp.origins import HostPolicy, OriginPolicy
-from webapp.pages import lesson_routes, run_routes, search_routes, simulator_routes
+from webapp.pages import (
+    lesson_routes,
+    phases_routes,
+    run_routes,
+    search_routes,
+    simulator_routes,
+)
 from webapp.pages import routes as page_routes
 from webapp.prediction import StepPredictor
 from webapp.problems import JsonResponse
@@ -105,6 +111,7 @@ def create_app(settings: Settings | None = None, engine: EnginePort | None = Non
     app.include_router(simulator_routes.router)
     app.include_router(search_routes.router)
     app.include_router(lesson_routes.router)
+    app.include_router(phases_routes.router)
     app.mount("/static", VersionedStaticFiles(directory=settings.static_dir), name="static")
     return app
 

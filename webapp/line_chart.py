@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, Protocol
 
 from webapp.charts import ChartSize, LogAxis, Tick
@@ -108,13 +108,15 @@ class Cross:
 
 @dataclass(frozen=True, slots=True)
 class DrawnLine:
-    """A line in coordinates: an SVG path, its band's path, and where its name stands."""
+    """A line in coordinates: an SVG path, its band's path, where its name stands, and the places
+    of its points where each of them was measured."""
 
     line: Line
     path: str
     band: str
     end: tuple[float, float]
     label: tuple[float, float]
+    dots: tuple[tuple[float, float], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,7 +258,12 @@ def _drawn(line: Line, x: Axis, y: Axis) -> DrawnLine:
         end = (x.position(at), y.position(value))
         parts.append(f"{pen}{end[0]:.1f} {end[1]:.1f}")
         pen = "L"
-    return DrawnLine(line, "".join(parts), _band(line, x, y), end, (end[0], end[1] - 8))
+    dots = (
+        tuple((x.position(at), y.position(v)) for at, v in line.points if v is not None)
+        if line.kind == "measured"
+        else ()
+    )
+    return DrawnLine(line, "".join(parts), _band(line, x, y), end, (end[0], end[1] - 8), dots)
 
 
 def _band(line: Line, x: Axis, y: Axis) -> str:
@@ -285,10 +292,7 @@ def _apart(lines: tuple[DrawnLine, ...], size: ChartSize) -> tuple[DrawnLine, ..
         ceiling = min(places[index], ceiling)
         places[index] = ceiling
         ceiling -= gap
-    return tuple(
-        DrawnLine(d.line, d.path, d.band, d.end, (d.label[0], places[index]))
-        for index, d in enumerate(lines)
-    )
+    return tuple(replace(d, label=(d.label[0], places[index])) for index, d in enumerate(lines))
 
 
 def _nice_step(rough: float) -> float:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from webapp.claims.checks import loop
+from webapp.claims.checks import loop, phases
 from webapp.claims.claim import Check, Claim, Effort
 from webapp.i18n import N_
 
@@ -195,7 +195,10 @@ CLAIMS: tuple[Claim, ...] = (
     ),
 )
 
-CHECKS: dict[str, Check] = {**loop.CHECKS}
+CHECKS: dict[str, Check] = {
+    **loop.CHECKS,
+    **phases.CHECKS,
+}
 """The check of each claim, from the modules beside this one."""
 
 

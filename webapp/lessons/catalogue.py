@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from webapp.lessons.lesson import CodeLink, Lesson
 from webapp.lessons.loop import LESSON as LOOP
+from webapp.lessons.phases import LESSON as PHASES
 
-LESSONS: tuple[Lesson, ...] = (LOOP,)
+LESSONS: tuple[Lesson, ...] = (
+    LOOP,
+    PHASES,
+)
 
 
 def get_lesson(slug: str) -> Lesson | None:

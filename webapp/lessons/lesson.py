@@ -92,6 +92,8 @@ class Lesson:
     below ``static/js/lessons`` and ``static/css/lessons``; ``texts`` are what its scripts say, by
     key, a tuple for (one, other). ``figures`` computes the numbers of its prose, by name. The call
     that gives the same numbers stands in ``scripts/<slug>.sh`` and ``scripts/<slug>.py``.
+    ``borrows`` are texts of the first page that its scripts say as well, by how their keys begin;
+    ``shows`` gives what its template shows beside all this, by name.
     """
 
     number: int
@@ -109,6 +111,8 @@ class Lesson:
         default_factory=dict[str, "str | tuple[str, str]"]
     )
     figures: Callable[[], Mapping[str, Figure]] = dict
+    borrows: tuple[str, ...] = ()
+    shows: Callable[[], Mapping[str, object]] = dict
 
     @property
     def curl(self) -> str:

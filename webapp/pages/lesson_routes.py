@@ -36,6 +36,7 @@ async def lesson(
         raise HTTPException(404)
     view = lesson_view(found, texts(language_of(request)))
     context: dict[str, object] = {
+        **found.shows(),
         "room": "learn",
         "view": view,
         "lesson": found,

@@ -68,7 +68,8 @@ def lesson_view(lesson: Lesson, said: Texts) -> LessonView:
     before, after = neighbours(lesson)
     claims = tuple(claim for claim in CLAIMS if claim.id in lesson.claims)
     texts = {**translated(LESSON_TEXTS, said), **translated(lesson.texts, said)}
-    common = {key: text for key, text in script_texts(said).items() if _is_common(key)}
+    wanted = (*_COMMON, *lesson.borrows)
+    common = {key: text for key, text in script_texts(said).items() if key.startswith(wanted)}
     return LessonView(lesson, before, after, claims, Notes(lesson.figures()), {**common, **texts})
 
 
@@ -87,10 +88,6 @@ _COMMON = (
     "mixed",
 )
 """Texts of the first page that lessons say as well, by how their keys begin."""
-
-
-def _is_common(key: str) -> bool:
-    return key.startswith(_COMMON)
 
 
 @dataclass(frozen=True, slots=True)
