@@ -36,6 +36,10 @@ REFUSALS: dict[str, str] = {
     "token_ids": "token ids are from 0 to {high}",
     "no_byte_merges": "this model's tokenizer does not merge bytes by rank: nothing to replay",
     "probe_memory": "to look inside this text takes {needed}, and {most} may be held: shorten it",
+    "nothing_to_add": "give at least one to add",
+    "sum_is_nothing": "these cancel out: nothing is left to be near to",
+    "word_unknown": "word {number} is not among the {known} that have a vector",
+    "three_words": "a map needs three different words",
     "id_in_use": "this id is in use; choose another",
     # forms of the model
     "weights_choices": (

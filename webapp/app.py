@@ -25,6 +25,7 @@ from webapp.api import (
     serve,
     simulate,
     tokenizers,
+    words,
 )
 from webapp.api import engine as engine_api
 from webapp.claims.running import ClaimRunner
@@ -132,6 +133,7 @@ def _api() -> APIRouter:
         search,
         runs,
         claims,
+        words,
         openapi,
     ):
         router.include_router(module.router)

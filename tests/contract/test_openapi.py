@@ -57,6 +57,8 @@ EXPECTED_PATHS = {
     "/api/v1/runs/{run_id}",
     "/api/v1/runs/{run_id}/export",
     "/api/v1/claims",
+    "/api/v1/words/near",
+    "/api/v1/words/map",
     "/api/v1/claims/{claim_id}",
     "/api/v1/tokenize",
     "/api/v1/detokenize",

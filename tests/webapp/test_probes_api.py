@@ -28,6 +28,7 @@ TEXT = {"text": "some text"}
 QUESTIONS: dict[str, dict[str, Any]] = {
     "embeddings": TEXT,
     "neighbours": {"token_id": 40, "k": 3},
+    "analogy": {"plus": [40, 41], "minus": [42], "k": 3},
     "map": TEXT,
     "overview": TEXT,
     "attention-maps": TEXT,

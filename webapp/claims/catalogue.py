@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from webapp.claims.checks import loop, phases
+from webapp.claims.checks import loop, phases, vectors
 from webapp.claims.claim import Check, Claim, Effort
 from webapp.i18n import N_
 
@@ -197,6 +197,7 @@ CLAIMS: tuple[Claim, ...] = (
 
 CHECKS: dict[str, Check] = {
     **loop.CHECKS,
+    **vectors.CHECKS,
     **phases.CHECKS,
 }
 """The check of each claim, from the modules beside this one."""

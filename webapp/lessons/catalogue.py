@@ -5,9 +5,11 @@ from __future__ import annotations
 from webapp.lessons.lesson import CodeLink, Lesson
 from webapp.lessons.loop import LESSON as LOOP
 from webapp.lessons.phases import LESSON as PHASES
+from webapp.lessons.vectors import LESSON as VECTORS
 
 LESSONS: tuple[Lesson, ...] = (
     LOOP,
+    VECTORS,
     PHASES,
 )
 

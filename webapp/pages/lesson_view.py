@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from string import ascii_lowercase
 
 from webapp.claims.catalogue import CLAIMS
 from webapp.claims.claim import Claim
@@ -34,6 +35,10 @@ class Notes:
                 return number
         self.sources.append(figure)
         return len(self.sources)
+
+    def letter(self, figure: Figure) -> str:
+        """The footnote's sign: a letter, since a raised digit behind a number is a power."""
+        return ascii_lowercase[self.mark(figure) - 1]
 
 
 @dataclass(frozen=True, slots=True)

@@ -64,6 +64,17 @@ class NeighboursRequest(StrictModel):
     k: Top = 10
 
 
+Rows = Annotated[list[TokenId], Field(max_length=MAX_ROWS)]
+
+
+class AnalogyRequest(StrictModel):
+    """Rows to add and rows to take away, each at length 1."""
+
+    plus: Annotated[Rows, Field(min_length=1)]
+    minus: Rows = Field(default_factory=list[int])
+    k: Top = 10
+
+
 class AttentionRequest(ModelQuestion):
     layer: Index
     head: Index
@@ -155,6 +166,11 @@ PROBES: Mapping[str, ProbeKind] = {
         NeighboursRequest,
         schema_of(documents.Neighbours),
         "The rows that point most nearly the same way as one, by cosine.",
+    ),
+    "analogy": ProbeKind(
+        AnalogyRequest,
+        schema_of(documents.Analogy),
+        "The rows nearest to a sum of rows less others: king − man + woman.",
     ),
     "map": ProbeKind(
         RowsRequest,

@@ -201,6 +201,12 @@ _KINDS: dict[str, tuple[_Answer, tuple[str, ...]]] = {
         ),
         ("token_id", "k"),
     ),
+    "analogy": (
+        lambda desk, a: desk.model.embeddings.analogy(
+            integers(a, "plus"), integers(a, "minus"), integer(a, "k", 10)
+        ),
+        ("plus", "minus", "k"),
+    ),
     "map": (
         lambda desk, a: desk.model.embeddings.map(integers(a, "token_ids")),
         ("token_ids",),

@@ -119,6 +119,17 @@ class Neighbours(ProbeDocument):
 
 
 @dataclass(frozen=True, slots=True)
+class Analogy(ProbeDocument):
+    """The rows that point most nearly as the sum of the unit rows of ``plus`` less those of
+    ``minus``, nearest first, the tokens asked for left out."""
+
+    kind: ClassVar[str] = "analogy"
+    plus: tuple[TokenPiece, ...]
+    minus: tuple[TokenPiece, ...]
+    neighbours: tuple[Neighbour, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class EmbeddingMap(ProbeDocument):
     """Some rows against each other: cosines ``[n][n]``, and coordinates ``[n][2]`` along the two
     directions in which they differ most. ``explained``: the share of their variance along each."""

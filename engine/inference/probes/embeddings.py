@@ -14,6 +14,7 @@ from torch.nn import functional
 from engine.errors import InvalidRequest
 from engine.inference.probes.arrays import Piece, check_ids, check_index, check_top, numbers
 from engine.inference.probes.documents import (
+    Analogy,
     EmbeddingMap,
     EmbeddingRow,
     Embeddings,
@@ -23,9 +24,13 @@ from engine.inference.probes.documents import (
 )
 from engine.inference.probes.limits import MAX_ROWS
 from engine.inference.weights.ggml_types import StorageType
+from engine.refusals import refused
 
 # Rows whose lengths are computed at once: their squares stay in the processor's caches.
 _CHUNK = 1_024
+
+# Unit rows that are equal leave no more than this of each other.
+_NOTHING = 1e-5
 
 
 class EmbeddingTable:
@@ -79,18 +84,46 @@ class EmbeddingTable:
             InvalidRequest: there is no such token, or k is out of range.
         """
         check_index("token_id", token_id, self._num_tokens)
+        return Neighbours(self._token(token_id), self._near([token_id], [], k))
+
+    @torch.inference_mode()
+    def analogy(self, plus: Sequence[int], minus: Sequence[int], k: int = 10) -> Analogy:
+        """The ``k`` tokens nearest to a sum of rows, each of length 1, less other rows (Mikolov,
+        Yih, Zweig 2013, "Linguistic regularities in continuous space word representations").
+
+        Raises:
+            InvalidRequest: no tokens to add, too many or unknown ones, nothing left of them, or k
+                is out of range.
+        """
+        check_ids([*plus, *minus], MAX_ROWS, self._num_tokens)
+        if not plus:
+            raise refused("nothing_to_add", field="plus")
+        return Analogy(
+            tuple(map(self._token, plus)),
+            tuple(map(self._token, minus)),
+            self._near(plus, minus, k),
+        )
+
+    def _near(self, plus: Sequence[int], minus: Sequence[int], k: int) -> tuple[Neighbour, ...]:
         check_top(k)
         table_vm, norms_v = self._table()[: self._num_tokens], self._lengths()
-        cosines_v = table_vm @ (table_vm[token_id] / norms_v[token_id]) / norms_v
-        cosines_v[token_id] = cosines_v[self._unknown] = -2.0  # below every cosine
-        values, ids = cosines_v.topk(min(k, self._num_tokens - 1 - len(self._unknown)))
-        return Neighbours(
-            TokenPiece(token_id, self._piece(token_id)),
-            tuple(
-                Neighbour(token, self._piece(token), cosine)
-                for token, cosine in zip(ids.tolist(), values.tolist(), strict=True)
-            ),
+        asked = [*plus, *minus]
+        signs_n = torch.tensor([1.0] * len(plus) + [-1.0] * len(minus))
+        target_m = (signs_n / norms_v[asked]) @ table_vm[asked]
+        length = float(target_m.norm())
+        if minus and length < _NOTHING:
+            raise refused("sum_is_nothing", field="minus")
+        cosines_v = table_vm @ (target_m / (length or 1.0)) / norms_v
+        cosines_v[asked] = cosines_v[self._unknown] = -2.0  # below every cosine
+        left = self._num_tokens - len(set(asked)) - len(self._unknown)
+        values, ids = cosines_v.topk(min(k, left))
+        return tuple(
+            Neighbour(token, self._piece(token), cosine)
+            for token, cosine in zip(ids.tolist(), values.tolist(), strict=True)
         )
+
+    def _token(self, token_id: int) -> TokenPiece:
+        return TokenPiece(token_id, self._piece(token_id))
 
     @torch.inference_mode()
     def map(self, token_ids: Sequence[int]) -> EmbeddingMap:

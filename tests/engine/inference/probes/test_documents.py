@@ -22,6 +22,7 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 ANSWERS: dict[str, Callable[[ProbeSession], ProbeDocument]] = {
     "embeddings": lambda s: s.model.embeddings.rows(IDS[:3]),
     "neighbours": lambda s: s.model.embeddings.neighbours(IDS[0]),
+    "analogy": lambda s: s.model.embeddings.analogy(IDS[:2], IDS[2:3]),
     "embedding_map": lambda s: s.model.embeddings.map(IDS[:5]),
     "attention_overview": lambda s: s.overview(),
     "attention": lambda s: s.attention(1, 3),

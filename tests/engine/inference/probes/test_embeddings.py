@@ -43,6 +43,18 @@ def test_neighbours_are_those_of_a_full_search(token: int) -> None:
     )
 
 
+def test_a_sum_of_rows_is_that_of_a_full_search() -> None:
+    document = probe_model().embeddings.analogy([7, 300], [40], 9)
+    target = UNIT[7] + UNIT[300] - UNIT[40]
+    cosines = UNIT @ (target / np.linalg.norm(target))
+    cosines[[7, 300, 40]] = -2
+    expected = np.argsort(-cosines)[:9]
+    assert [n.id for n in document.neighbours] == expected.tolist()
+    np.testing.assert_allclose(
+        [n.cosine for n in document.neighbours], cosines[expected], atol=1e-5
+    )
+
+
 def test_rows_without_text_or_length_are_no_neighbours() -> None:
     table = torch.eye(6)
     table[:, 0] += 1
@@ -75,6 +87,9 @@ def test_what_has_no_row_is_refused() -> None:
         ("token_ids", lambda: embeddings.map([1, 2, 2])),
         ("token_id", lambda: embeddings.neighbours(512)),
         ("k", lambda: embeddings.neighbours(1, 51)),
+        ("plus", lambda: embeddings.analogy([], [3])),
+        ("minus", lambda: embeddings.analogy([3], [3])),
+        ("token_ids", lambda: embeddings.analogy([3], [512])),
     ):
         with pytest.raises(InvalidRequest) as caught:
             ask()

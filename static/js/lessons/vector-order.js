@@ -1,0 +1,51 @@
+// The model beside itself without rotations: the same prompt, the same weights.
+
+import { post, Problem } from "../api.js";
+import { el, setText, sum } from "../dom.js";
+import { percent, significant, t, visible } from "../texts.js";
+import { did } from "./lesson.js";
+import { currentTokens, idsOf } from "./vector-tokens.js";
+
+const at = (id) => document.getElementById(id);
+const button = at("order-run");
+
+function line(name, cells) {
+  const row = el("tr");
+  const head = el("th", "", name);
+  head.scope = "row";
+  row.append(head, ...cells.map((text) => el("td", "", text)));
+  return row;
+}
+
+const likeliest = ({ top }) =>
+  top.map(({ piece, logprob }) => `${visible(piece)} ${percent(Math.exp(logprob))}`).join(" · ");
+
+function show({ as_it_is: plain, ablated, kl, same_top: same }) {
+  at("order-body").replaceChildren(
+    line(t("order.next"), [likeliest(plain), likeliest(ablated)]),
+    line(t("order.goes"), [plain.text, ablated.text]),
+  );
+  at("order-table").hidden = false;
+  const mean = sum(kl) / kl.length;
+  setText(at("order-found"), t("order.kl", { kl: significant(mean), share: percent(same) }));
+}
+
+async function run() {
+  const tokens = currentTokens();
+  if (!tokens) return;
+  button.disabled = true;
+  setText(at("order-problem"), t("lesson.running"));
+  try {
+    const question = { token_ids: idsOf(tokens), ablations: ["no-rotation"], k: 3, max_tokens: 12 };
+    show(await post("/api/v1/probes/comparison", question));
+    setText(at("order-problem"), "");
+    did("without");
+  } catch (error) {
+    if (!(error instanceof Problem)) throw error;
+    setText(at("order-problem"), error.message);
+  } finally {
+    button.disabled = false;
+  }
+}
+
+button.addEventListener("click", run);
