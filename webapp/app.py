@@ -44,6 +44,7 @@ from webapp.pages import (
     search_routes,
     simulator_routes,
 )
+from webapp.pages import kv_routes, lesson_routes, run_routes, search_routes, simulator_routes
 from webapp.pages import routes as page_routes
 from webapp.prediction import StepPredictor
 from webapp.problems import JsonResponse
@@ -113,6 +114,7 @@ def create_app(settings: Settings | None = None, engine: EnginePort | None = Non
     app.include_router(search_routes.router)
     app.include_router(lesson_routes.router)
     app.include_router(phases_routes.router)
+    app.include_router(kv_routes.router)
     app.mount("/static", VersionedStaticFiles(directory=settings.static_dir), name="static")
     return app
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from webapp.claims.checks import loop, phases, vectors
+from webapp.claims.checks import kv_cache, loop, phases, vectors
 from webapp.claims.claim import Check, Claim, Effort
 from webapp.i18n import N_
 
@@ -199,6 +199,7 @@ CHECKS: dict[str, Check] = {
     **loop.CHECKS,
     **vectors.CHECKS,
     **phases.CHECKS,
+    **kv_cache.CHECKS,
 }
 """The check of each claim, from the modules beside this one."""
 

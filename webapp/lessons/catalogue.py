@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from webapp.lessons.kv_cache import LESSON as KV_CACHE
 from webapp.lessons.lesson import CodeLink, Lesson
 from webapp.lessons.loop import LESSON as LOOP
 from webapp.lessons.phases import LESSON as PHASES
@@ -11,6 +12,7 @@ LESSONS: tuple[Lesson, ...] = (
     LOOP,
     VECTORS,
     PHASES,
+    KV_CACHE,
 )
 
 
