@@ -129,7 +129,7 @@ LESSON = Lesson(
     styles=("kv-cache",),
     figures=figures,
     texts={
-        "race.row": (N_("{n} token · {time}"), N_("{n} tokens · {time}")),
+        "race.row": N_("tokens: {n} · {time}"),
         "race.on": N_("with the cache"),
         "race.off": N_("without it"),
         "race.tokens": N_("tokens of the answer"),

@@ -34,8 +34,8 @@ class KvQuestion:
     model: str = "llama-2-13b"
     hardware: str = "h100-sxm"
     kv: str = "bf16"
-    exponent: int = 12
-    together: int = 3
+    exponent: int = 10
+    together: int = 4
 
     @property
     def context(self) -> int:

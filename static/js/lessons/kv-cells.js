@@ -5,9 +5,9 @@ import { el, setText } from "../dom.js";
 import { rove } from "../roving.js";
 import { errorText } from "../status.js";
 import { bytes, sentences, t, time, visible, whole } from "../texts.js";
+import { needEngine } from "./buttons.js";
 import { generate } from "./engine.js";
 import { did, say } from "./lesson.js";
-import { needEngine } from "./buttons.js";
 
 const section = document.getElementById("cells");
 const part = (name) => section.querySelector(`[data-${name}]`);
@@ -137,6 +137,7 @@ async function fill() {
     prompt: document.getElementById("cells-prompt").value,
     max_tokens: Number(document.getElementById("cells-length").value),
     temperature: 0,
+    ignore_eos: true,
   };
   run = await generate(request, { onEvent });
   running = false;

@@ -4,10 +4,10 @@
 import { el, setText, svg } from "../dom.js";
 import { errorText } from "../status.js";
 import { significant, t, time, times, visible, whole } from "../texts.js";
+import { needEngine } from "./buttons.js";
 import { drawCurves } from "./curves.js";
 import { generate, stop } from "./engine.js";
 import { did, guessed, onGuess, say, tellTruth } from "./lesson.js";
-import { needEngine } from "./buttons.js";
 
 const section = document.getElementById("race");
 const part = (name) => section.querySelector(`[data-${name}]`);
