@@ -38,13 +38,13 @@ from webapp.live.hub import LiveHub
 from webapp.logging import AccessLog
 from webapp.origins import HostPolicy, OriginPolicy
 from webapp.pages import (
+    kv_routes,
     lesson_routes,
     phases_routes,
     run_routes,
     search_routes,
     simulator_routes,
 )
-from webapp.pages import kv_routes, lesson_routes, run_routes, search_routes, simulator_routes
 from webapp.pages import routes as page_routes
 from webapp.prediction import StepPredictor
 from webapp.problems import JsonResponse
