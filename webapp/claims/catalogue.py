@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from webapp.claims.checks import kv_cache, loop, phases, vectors
+from webapp.claims.checks import attention, kv_cache, loop, phases, vectors
 from webapp.claims.claim import Check, Claim, Effort
 from webapp.i18n import N_
 
@@ -198,6 +198,7 @@ CLAIMS: tuple[Claim, ...] = (
 CHECKS: dict[str, Check] = {
     **loop.CHECKS,
     **vectors.CHECKS,
+    **attention.CHECKS,
     **phases.CHECKS,
     **kv_cache.CHECKS,
 }

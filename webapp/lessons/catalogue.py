@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from webapp.lessons.attention import LESSON as ATTENTION
 from webapp.lessons.kv_cache import LESSON as KV_CACHE
 from webapp.lessons.lesson import CodeLink, Lesson
 from webapp.lessons.loop import LESSON as LOOP
@@ -11,6 +12,7 @@ from webapp.lessons.vectors import LESSON as VECTORS
 LESSONS: tuple[Lesson, ...] = (
     LOOP,
     VECTORS,
+    ATTENTION,
     PHASES,
     KV_CACHE,
 )
