@@ -3,6 +3,7 @@
 import { onPaint } from "./store.js";
 
 const form = document.getElementById("ask");
+const CANDIDATES = 5; // likeliest tokens to be told with each token
 const prompt = document.getElementById("prompt");
 
 function pair(name) {
@@ -41,6 +42,7 @@ export function readRequest() {
     ...lane(data),
     ...speculation(data.get("speculation")),
     repetition_penalty: number("repetition_penalty"),
+    top_logprobs: CANDIDATES,
   };
 }
 

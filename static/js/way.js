@@ -3,6 +3,7 @@
 import { el, median, setText, sum } from "./dom.js";
 import { ownTokens } from "./pieces.js";
 import { phases, recomputes } from "./run.js";
+import { choiceText, distribution, otherChoices, tokenInSight } from "./playground/choices.js";
 import { laneOf } from "./store.js";
 import { isPartial, probability } from "./text.js";
 import {
@@ -187,23 +188,18 @@ const DETAILS = {
     });
     return [line(makeup, "soft"), ...costTable(run)];
   },
-  choices(run, facts) {
-    const [token] = run.tokens;
+  choices(run, facts, selected) {
+    const token = tokenInSight(run, selected);
     if (!token || !facts) return null;
     const p = probability(token);
     const logits = stageMs(run, "logits");
     const sample = stageMs(run, "sample");
     const spent = { logits: logits === null ? "—" : time(logits), sample: sample === null ? "—" : time(sample) };
+    const table = distribution(token);
     return [
-      line(
-        t("way.choices.picked", {
-          vocabulary: facts.vocabulary,
-          piece: visible(token.piece),
-          id: String(token.id),
-        }),
-      ),
-      line(t("way.choices.probability", { p: p === null ? "—" : percent(p) }), "fact"),
-      line(t("way.choices.time", spent), "soft"),
+      line(choiceText(token, facts), "prose small"),
+      table ?? line(t("way.choices.probability", { p: p === null ? "—" : percent(p) })),
+      line(sentences([t("way.choices.time", spent), run.tokens.length > 1 && otherChoices()]), "soft"),
     ];
   },
   token(run) {
@@ -224,8 +220,15 @@ const DETAILS = {
 };
 
 /** What a panel shows depends on these; it is rebuilt only when one of them changed. */
-const version = (run) =>
-  [run.id, Boolean(run.accepted), Math.min(run.tokens.length, 2), run.done ? "done" : ""].join();
+const version = (run, selected) =>
+  [
+    run.id,
+    run.recorded ? "recorded" : "",
+    Boolean(run.accepted),
+    Math.min(run.tokens.length, 2),
+    run.done ? "done" : "",
+    run.steps[selected]?.token ?? "",
+  ].join();
 
 export function mountWay() {
   const way = document.querySelector(".way");
@@ -241,29 +244,43 @@ export function mountWay() {
     }
   }
 
-  function paintPanel(stage, run, facts) {
-    const key = run ? version(run) : "none";
+  function paintPanel(stage, { run, facts, selected }) {
+    // Only the choices depend on the token that the reader looks at.
+    const key = run ? version(run, stage === "choices" ? selected : null) : "none";
     if (built[stage] === key) return;
     built[stage] = key;
     const place = panel(stage).querySelector("[data-facts]");
-    const details = run && DETAILS[stage](run, facts);
+    const details = run && DETAILS[stage](run, facts, selected);
     place.replaceChildren(...(details || [line(t("way.wait"), "soft")]));
     if (details && run.tokens.length && times(run)[stage] === null) {
       place.append(line(t("way.missing"), "soft"));
     }
   }
 
-  let current = { run: null, facts: null };
+  let current = { run: null, facts: null, selected: null };
   for (const stage of STAGES) {
     button(stage).addEventListener("click", () => {
       show(stage);
-      if (open) paintPanel(open, current.run, current.facts);
+      if (open) paintPanel(open, current);
     });
   }
+  way.addEventListener("keydown", (event) => {
+    const at = STAGES.findIndex((name) => button(name) === event.target);
+    const to = { ArrowRight: at + 1, ArrowLeft: at - 1, Home: 0, End: STAGES.length - 1 }[event.key];
+    if (event.key === "Escape" && open) {
+      event.stopPropagation(); // it closes the stage and does not end the run
+      const stage = open;
+      show(stage);
+      button(stage).focus();
+    } else if (at >= 0 && to !== undefined) {
+      event.preventDefault();
+      if (STAGES[to]) button(STAGES[to]).focus();
+    }
+  });
 
-  return ({ run, facts }) => {
-    current = { run, facts };
-    if (open) paintPanel(open, run, facts);
+  return ({ run, facts, selected }) => {
+    current = { run, facts, selected };
+    if (open) paintPanel(open, current);
     if (!run) return;
     const spent = times(run);
     const shown = counts(run, facts);

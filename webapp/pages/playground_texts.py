@@ -7,6 +7,14 @@ from collections.abc import Mapping
 from webapp.i18n import N_
 
 PLAYGROUND_TEXTS: Mapping[str, str | tuple[str, str]] = {
+    # the stage of choices
+    "choices.which": N_(
+        "Token {n} of the answer, {piece}, id {id}: one choice out of {vocabulary} scores."
+    ),
+    "choices.caption": N_("The likeliest tokens, before temperature and filters"),
+    "choices.chosen": N_("chosen"),
+    "choices.rest": N_("all others together"),
+    "choices.other": N_("Point at another token of the answer to see its choice here."),
     # replaying
     "replay.play": N_("Play"),
     "replay.pause": N_("Pause"),

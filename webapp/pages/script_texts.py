@@ -163,7 +163,6 @@ SCRIPT_TEXTS: dict[str, str | _Plural] = {
     "way.layers.intensity": _N("FLOP per byte"),
     "way.layers.time": _N("time, whole step"),
     "way.layers.layersTime": _N("of it in the layers"),
-    "way.choices.picked": _N("{vocabulary} scores, one choice: {piece}, id {id}"),
     "way.choices.probability": _N("probability {p}, before temperature"),
     "way.choices.time": _N(
         "{logits} to score the last vector against the vocabulary, {sample} to choose."

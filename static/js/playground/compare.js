@@ -56,8 +56,8 @@ function row(cells, className = "") {
   return node;
 }
 
-function table(caption, columns, rows) {
-  const node = el("table", "compare-table");
+function table(caption, columns, rows, className = "") {
+  const node = el("table", `compare-table ${className}`);
   const top = el("tr");
   top.append(el("td"));
   for (const column of columns) {
@@ -91,7 +91,7 @@ function numbers(a, b) {
     return line;
   });
   const columns = ["A", "B", t("compare.beside")];
-  return table(t("compare.numbers"), columns, rows);
+  return table(t("compare.numbers"), columns, rows, "numbers");
 }
 
 /** Both strips with the same scale, so that lengths can be compared by eye. */
