@@ -355,4 +355,4 @@ def test_text_of_models_and_prompts_never_becomes_markup() -> None:
         )
     home = (TEMPLATES / "pages" / "home.html").read_text("utf-8")
     assert '<div class="side-text" hx-disable>' in home
-    assert '<div class="panels" hx-disable>' in (TEMPLATES / "fragments" / "way.html").read_text()
+    assert '<ol class="stages" hx-disable>' in (TEMPLATES / "fragments" / "way.html").read_text()
