@@ -13,6 +13,12 @@ from typing import Any, cast
 
 import engine.simulator.validation as validation
 from webapp.i18n import Language, Texts, texts
+from webapp.pages.machine_view import (
+    MachineView,
+    machine_messages,
+    machine_ratios,
+    machine_view,
+)
 from webapp.pages.services_view import ServicesView, services_messages, services_view
 
 DATA = Path(validation.__file__).parent / "validation.json"
@@ -126,6 +132,9 @@ class ValidationView:
     peers: tuple[Peer, ...]
     peer_rows: int
     services: ServicesView
+    machine: MachineView
+    machine_wide: DotsChart
+    machine_narrow: DotsChart
     findings: tuple[tuple[str, str], ...]
 
     @property
@@ -156,6 +165,9 @@ def validation_view(language: Language) -> ValidationView:
         peers=tuple(_peer(item) for item in document["peers"]["tools"]),
         peer_rows=document["peers"]["rows"],
         services=services_view(document["serving"], said),
+        machine=machine_view(said),
+        machine_wide=_dots_chart("wide", 640.0, machine_ratios(), said),
+        machine_narrow=_dots_chart("narrow", 358.0, machine_ratios(), said),
         findings=tuple(
             (said.gettext(item["title"]), said.gettext(item["text"]))
             for item in document["findings"]
@@ -170,7 +182,7 @@ def report_messages() -> set[str]:
     named += [item["name"] for title in TABLES[:3] for item in document["tables"][title]]
     told = [text for item in document["findings"] for text in (item["title"], item["text"])]
     under_load = services_messages(document["serving"])
-    return {*TABLES, *document["not_usable"], *named, *told, *under_load}
+    return {*TABLES, *document["not_usable"], *named, *told, *under_load, *machine_messages()}
 
 
 def _row(item: Mapping[str, Any], said: Texts) -> Row:

@@ -27,6 +27,7 @@ from engine.simulator.validation.tables import (
     worst_cells,
     worst_rows,
 )
+from engine.simulator.validation.this_machine import machine_section, read_machine
 
 FOLDER = Path(__file__).parent
 REPORT, DATA = FOLDER / "VALIDATION.md", FOLDER / "validation.json"
@@ -48,7 +49,7 @@ def write_report(scores: Scores, services: Sequence[ServiceScore]) -> None:
 
 
 def markdown(scores: Scores, services: Sequence[ServiceScore] = ()) -> str:
-    """The report as text; without services it has no section of them."""
+    """The report as text; without services it has no sections of what we measured or served."""
     peers, compared = compare(scores)
     parts = [
         _head(scores),
@@ -56,7 +57,7 @@ def markdown(scores: Scores, services: Sequence[ServiceScore] = ()) -> str:
         *(_table(title, lines(scores, key, fewest)) for title, key, fewest in _TABLES),
         _peers(peers, compared),
         collectives_section(),
-        *([services_section(services)] if services else []),
+        *([services_section(services), machine_section(read_machine())] if services else []),
         _missed(scores),
         _rows(scores),
     ]

@@ -27,6 +27,7 @@ from engine.simulator.machine.typical import (
     fitted,
     matching_lane,
 )
+from engine.simulator.validation.this_machine import DATA
 from tests.benchmarks.machine.grid import CELLS, QUICK_CELLS, Cell
 from tests.benchmarks.machine.report import LaneRun, read_runs, to_json, to_markdown
 from tests.benchmarks.machine.scoring import score
@@ -42,7 +43,7 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--lane", action="append", help="such as int4-g32-rtn; default: five")
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--quick", action="store_true", help="few small cells, to try it out")
-    parser.add_argument("--output", type=Path, default=_HERE, help="for MACHINE.md, machine.json")
+    parser.add_argument("--output", type=Path, help="a folder for both files, instead of theirs")
     return parser.parse_args(arguments)
 
 
@@ -105,8 +106,10 @@ def main(arguments: list[str] | None = None) -> None:
     calibration = load_calibration()
     if calibration is None:
         sys.exit("this machine has not been calibrated: python -m engine calibrate --lanes")
-    options.output.mkdir(parents=True, exist_ok=True)
-    path = options.output / "machine.json"
+    path, tables = DATA, _HERE / "MACHINE.md"
+    if options.output is not None:
+        options.output.mkdir(parents=True, exist_ok=True)
+        path, tables = options.output / DATA.name, options.output / tables.name
     runs = read_runs(path)
     for name in options.lane or LANES:
         print(f"running {name}", file=sys.stderr, flush=True)
@@ -114,7 +117,7 @@ def main(arguments: list[str] | None = None) -> None:
         runs[run.lane] = run
         path.write_text(to_json([*runs.values()]) + "\n", encoding="utf-8")
     table = to_markdown([*runs.values()])
-    (options.output / "MACHINE.md").write_text(table, encoding="utf-8")
+    tables.write_text(table, encoding="utf-8")
     print(table)
 
 

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from engine.catalog.units import si_label
+from engine.simulator.validation.this_machine import GOAL
 from tests.benchmarks.machine.grid import Cell
 from tests.benchmarks.machine.scoring import Score, as_document, drift_free_error, median_error
 
-GOAL = 0.10
 _KINDS = {
     "prefill": lambda score: score.kind == "prefill",
     "decode, batch 1": lambda score: score.kind == "decode" and score.batch == 1,

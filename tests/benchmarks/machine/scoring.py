@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 
 from engine.simulator.machine.ideal import LaneRoofline
 from engine.simulator.machine.typical import LaneTypical
+from engine.simulator.validation import this_machine
 from tests.benchmarks.machine.grid import Cell
 from tests.benchmarks.machine.timing import TimedSteps
 
@@ -90,9 +91,7 @@ def median_error(scores: Iterable[Score]) -> float:
 
 def drift_free_error(scores: Sequence[Score]) -> float:
     """The median error that is left when all predictions are divided by one common factor."""
-    ratios = [item.typical / item.measured for item in scores]
-    factor = statistics.median(ratios)
-    return statistics.median(abs(ratio / factor - 1) for ratio in ratios)
+    return this_machine.drift_free_error([item.typical / item.measured for item in scores])
 
 
 def as_document(item: Score) -> dict[str, object]:

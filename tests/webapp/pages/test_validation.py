@@ -8,6 +8,8 @@ import statistics
 import pytest
 from fastapi.testclient import TestClient
 
+from engine.catalog.units import time_label
+from engine.simulator.validation.this_machine import read_machine
 from webapp.i18n import Language
 from webapp.pages.validation_view import DATA, validation_view
 
@@ -39,7 +41,8 @@ def test_goals_stand_with_their_bounds(client: TestClient) -> None:
         assert f"{goal['unseen']['median']:.1%}" in page
         assert f"at most {goal['at_most']:.0%}" in page
     goals = REPORT["goals"] + REPORT["serving"]["goals"]
-    assert page.count("missed") == sum(not goal["met"] for goal in goals)
+    lanes = sum(not lane.met for lane in read_machine())
+    assert page.count("missed") == sum(not goal["met"] for goal in goals) + lanes
 
 
 @pytest.mark.parametrize("language", ["en", "zh-Hans"])
@@ -68,3 +71,16 @@ def test_services_under_load_stand_with_their_goals_and_runs(client: TestClient)
             assert time is not None
             error = run["unseen"][metric] / run["measured"][metric] - 1
             assert float(time.error.rstrip("%")) / 100 == pytest.approx(error, abs=7e-4)
+
+
+def test_the_machine_s_part_is_the_stored_one(client: TestClient) -> None:
+    page = client.get("/simulator/validation").text
+    for lane in read_machine():
+        assert f'<th scope="row">{lane.name}</th>' in page
+        assert f"<td>{lane.median_error:.1%}</td>" in page
+        for cell in lane.cells[:2]:
+            assert f"<td>{time_label(cell.measured)}</td>" in page
+    assert "Missed by int4-g32-rtn." in page
+    assert {"int4-g32-rtn"} == set(VIEW.machine.missed)
+    for chart in (VIEW.machine_wide, VIEW.machine_narrow):
+        assert sum(kind.rows for kind in chart.kinds) == VIEW.machine.medians
