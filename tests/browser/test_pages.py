@@ -32,6 +32,7 @@ PAGES = (
     "/simulator/deepseek-v4",
     "/simulator/validation",
     "/learn/loop",
+    "/learn/sampling",
     "/learn/kv-cache",
 )
 LOOKS = (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from webapp.claims.checks import attention, kv_cache, loop, phases, vectors
+from webapp.claims.checks import attention, kv_cache, loop, phases, sampling, vectors
 from webapp.claims.claim import Check, Claim, Effort
 from webapp.i18n import N_
 
@@ -199,6 +199,7 @@ CHECKS: dict[str, Check] = {
     **loop.CHECKS,
     **vectors.CHECKS,
     **attention.CHECKS,
+    **sampling.CHECKS,
     **phases.CHECKS,
     **kv_cache.CHECKS,
 }

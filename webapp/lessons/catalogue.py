@@ -7,12 +7,14 @@ from webapp.lessons.kv_cache import LESSON as KV_CACHE
 from webapp.lessons.lesson import CodeLink, Lesson
 from webapp.lessons.loop import LESSON as LOOP
 from webapp.lessons.phases import LESSON as PHASES
+from webapp.lessons.sampling import LESSON as SAMPLING
 from webapp.lessons.vectors import LESSON as VECTORS
 
 LESSONS: tuple[Lesson, ...] = (
     LOOP,
     VECTORS,
     ATTENTION,
+    SAMPLING,
     PHASES,
     KV_CACHE,
 )

@@ -97,8 +97,8 @@ LESSON = Lesson(
             N_("Two readers take the same tokens in the same order. Can their next lists differ?"),
         ),
     ),
-    scripts=("loop", "loop-tree", "loop-text", "loop-list"),
-    styles=("loop",),
+    scripts=("loop", "loop-tree", "loop-text", "loop-list", "tok"),
+    styles=("tokens", "loop"),
     texts={
         "loop.waits": N_("The engine is not ready yet. The loop can begin when it is."),
         "loop.ready": N_("The engine is ready: begin."),

@@ -3,18 +3,10 @@
 import { el } from "../dom.js";
 import { percent, t, visible, whole } from "../texts.js";
 import { ends, pathTo, shared } from "./loop-tree.js";
+import { tok, written } from "./tok.js";
 
 const MOST_SHOWN = 80;
 const MOST_WAYS = 8;
-
-/** Spaces stay spaces here: every token has its own edges. */
-const written = (piece) => piece.replaceAll("\n", "↵").replaceAll("\t", "⇥");
-
-function chip(piece, name, title) {
-  const node = el("span", `tok ${name}`, written(piece));
-  node.title = title;
-  return node;
-}
 
 const rankText = ({ rank }) => (rank ? t("loop.rank", { n: rank + 1 }) : t("loop.likeliest"));
 
@@ -24,11 +16,11 @@ export function drawText(box, tree) {
   const hidden = Math.max(0, tree.prompt.length - MOST_SHOWN);
   const parts = tree.prompt
     .slice(hidden)
-    .map(({ piece, special }) => chip(piece, special ? "prompt control" : "prompt", t("loop.prompt")));
+    .map(({ piece, special }) => tok(piece, special ? "prompt control" : "prompt", t("loop.prompt")));
   if (hidden) parts.unshift(el("span", "soft", `… ${t("loop.earlier", { n: hidden })} `));
   for (const { choice } of taken) {
     const name = `${choice.rank ? "other" : "taken"}${choice.special ? " control" : ""}`;
-    parts.push(chip(choice.piece, name, `${percent(choice.p)}, ${rankText(choice)}`));
+    parts.push(tok(choice.piece, name, `${percent(choice.p)}, ${rankText(choice)}`));
   }
   const last = taken.at(-1)?.choice;
   if (!last?.special) parts.push(el("span", "caret", "?"));

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-
 import httpx2
 import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.conftest import PHONE, OpenPage
+from tests.browser.lessons.scripts import run_script
 from tests.webapp.live_server import LiveApp
-from webapp.lessons.lesson import SCRIPTS
-from webapp.rendering import ROOT
 
 pytestmark = [pytest.mark.browser, pytest.mark.serial]
 
@@ -115,14 +110,4 @@ def test_the_guess_is_measured(real_server: LiveApp, open_page: OpenPage) -> Non
 
 @pytest.mark.parametrize("script", ["loop.sh", "loop.py"])
 def test_its_scripts_run(real_server: LiveApp, script: str) -> None:
-    command = [sys.executable] if script.endswith(".py") else ["sh"]
-    ran = subprocess.run(
-        [*command, str(SCRIPTS / script)],
-        env={**os.environ, "SERVICE": real_server.url},
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=True,
-    )
-    assert " small" in ran.stdout
+    assert " small" in run_script(script, real_server.url)
