@@ -9,21 +9,44 @@ from engine.errors import EngineError
 from webapp.claims.catalogue import CHECKS, CLAIMS, get_claim
 from webapp.claims.claim import Claim
 from webapp.dependencies import BenchDep, ClaimsDep, EngineDep, PredictorDep
-from webapp.i18n import texts
-from webapp.lessons.catalogue import find_code, get_lesson
-from webapp.lessons.lesson import source_code
+from webapp.i18n import Language, texts
+from webapp.lessons.catalogue import LESSONS, find_code, get_lesson
+from webapp.lessons.glossary import TERMS
+from webapp.lessons.lesson import Lesson, source_code
+from webapp.lessons.search import MAX_QUERY, LessonIndex, sections_of
+from webapp.live.engine_port import EnginePort
 from webapp.pages.engine_view import engine_view
 from webapp.pages.lesson_view import SourceView, learn_view, lesson_view
+from webapp.prediction import StepPredictor
 from webapp.rendering import language_of, render
 
 router = APIRouter(default_response_class=HTMLResponse, include_in_schema=False)
 
 
 @router.get("/learn")
-async def learn(request: Request) -> HTMLResponse:
-    """The table of contents."""
+async def learn(
+    request: Request, engine: EngineDep, predictor: PredictorDep, q: str = ""
+) -> HTMLResponse:
+    """The table of contents, and what a search has found."""
     view = learn_view(texts(language_of(request)))
-    return render(request, "pages/learn.html", {"room": "learn", "view": view})
+    hits = _index(request, engine, predictor).search(q)
+    context: dict[str, object] = {"room": "learn", "view": view, "query": q[:MAX_QUERY]}
+    return render(request, "pages/learn.html", {**context, "hits": hits})
+
+
+@router.get("/fragments/lesson-search")
+async def lesson_search(
+    request: Request, engine: EngineDep, predictor: PredictorDep, q: str = ""
+) -> HTMLResponse:
+    """What a search has found, alone."""
+    hits = _index(request, engine, predictor).search(q)
+    return render(request, "fragments/lesson_search.html", {"query": q[:MAX_QUERY], "hits": hits})
+
+
+@router.get("/glossary")
+async def glossary(request: Request) -> HTMLResponse:
+    """The words of the field, each with a sentence."""
+    return render(request, "pages/glossary.html", {"room": "learn", "terms": TERMS})
 
 
 @router.get("/learn/{slug}")
@@ -34,15 +57,7 @@ async def lesson(
     found = get_lesson(slug)
     if found is None:
         raise HTTPException(404)
-    view = lesson_view(found, texts(language_of(request)))
-    context: dict[str, object] = {
-        **found.shows(),
-        "room": "learn",
-        "view": view,
-        "lesson": found,
-        "engine": engine_view(engine, predictor),
-    }
-    return render(request, f"lessons/{slug}.html", context)
+    return _lesson_page(request, found, engine, predictor)
 
 
 @router.get("/claims")
@@ -80,3 +95,32 @@ def _known(claim_id: str) -> Claim:
     if claim is None or claim.id not in CHECKS:
         raise HTTPException(404)
     return claim
+
+
+def _lesson_page(
+    request: Request, lesson: Lesson, engine: EnginePort, predictor: StepPredictor
+) -> HTMLResponse:
+    context: dict[str, object] = {
+        **lesson.shows(),
+        "room": "learn",
+        "view": lesson_view(lesson, texts(language_of(request))),
+        "lesson": lesson,
+        "engine": engine_view(engine, predictor),
+    }
+    return render(request, f"lessons/{lesson.slug}.html", context)
+
+
+_INDEXES: dict[Language, LessonIndex] = {}
+
+
+def _index(request: Request, engine: EnginePort, predictor: StepPredictor) -> LessonIndex:
+    """The words of all lessons in the reader's language; rendered once while the process lives."""
+    language = language_of(request)
+    if language not in _INDEXES:
+        index = LessonIndex()
+        said = texts(language)
+        for lesson in LESSONS:
+            page = bytes(_lesson_page(request, lesson, engine, predictor).body).decode()
+            index.add(sections_of(lesson.slug, said.gettext(lesson.title), page))
+        _INDEXES[language] = index
+    return _INDEXES[language]

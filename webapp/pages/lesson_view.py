@@ -10,6 +10,7 @@ from webapp.claims.catalogue import CLAIMS
 from webapp.claims.claim import Claim
 from webapp.i18n import Texts
 from webapp.lessons.catalogue import LESSONS, neighbours
+from webapp.lessons.glossary import known_terms
 from webapp.lessons.lesson import Figure, Lesson, SourceCode
 from webapp.pages.lesson_texts import LESSON_TEXTS
 from webapp.pages.script_texts import script_texts, translated
@@ -43,7 +44,7 @@ class Notes:
 
 @dataclass(frozen=True, slots=True)
 class LessonView:
-    """One lesson's page. ``texts`` go to its scripts."""
+    """One lesson's page. ``texts`` and the glossary's ``terms`` go to its scripts."""
 
     lesson: Lesson
     before: Lesson | None
@@ -51,6 +52,7 @@ class LessonView:
     claims: tuple[Claim, ...]
     notes: Notes
     texts: Mapping[str, str | tuple[str, str]]
+    terms: Mapping[str, Mapping[str, object]]
 
     @property
     def total(self) -> int:
@@ -75,7 +77,15 @@ def lesson_view(lesson: Lesson, said: Texts) -> LessonView:
     texts = {**translated(LESSON_TEXTS, said), **translated(lesson.texts, said)}
     wanted = (*_COMMON, *lesson.borrows)
     common = {key: text for key, text in script_texts(said).items() if key.startswith(wanted)}
-    return LessonView(lesson, before, after, claims, Notes(lesson.figures()), {**common, **texts})
+    return LessonView(
+        lesson,
+        before,
+        after,
+        claims,
+        Notes(lesson.figures()),
+        {**common, **texts},
+        known_terms(said),
+    )
 
 
 _COMMON = (

@@ -15,7 +15,7 @@ LOOKS = (
     ("light", "zh-Hans", {"width": 360, "height": 740}),
     ("dark", "en", DESKTOP),
 )
-PATHS = ("/learn", *(f"/learn/{lesson.slug}" for lesson in LESSONS))
+PATHS = ("/learn?q=token", "/glossary", "/claims", *(f"/learn/{lesson.slug}" for lesson in LESSONS))
 
 
 @pytest.mark.parametrize("path", PATHS)
@@ -30,7 +30,7 @@ def test_page(
 ) -> None:
     page = open_page(
         real_server,
-        f"{path}?lang={language}",
+        f"{path}{'&' if '?' in path else '?'}lang={language}",
         color_scheme=theme,
         viewport=size,
         bypass_csp=True,  # axe is injected as an inline script

@@ -17,6 +17,7 @@ PAGES = (
     "/",
     "/learn",
     "/claims",
+    "/glossary",
     "/runs/example",
     "/compare?a=example&b=example",
     "/simulator",
