@@ -163,7 +163,8 @@ TERMS: tuple[Term, ...] = (
         "roofline",
         N_("roofline"),
         N_(
-            "The most that a machine can reach: bandwidth limits it on the left, arithmetic on the right."
+            "The most that a machine can reach: bandwidth limits it on the left, arithmetic on the "
+            "right."
         ),
         "phases",
     ),

@@ -63,7 +63,8 @@ async def lesson(
 @router.get("/claims")
 async def claims(request: Request) -> HTMLResponse:
     """All claims of the article, each with its verdict."""
-    return render(request, "pages/claims.html", {"room": "claims", "claims": CLAIMS})
+    checked = [claim for claim in CLAIMS if claim.id in CHECKS]
+    return render(request, "pages/claims.html", {"room": "claims", "claims": checked})
 
 
 @router.post("/fragments/claims/{claim_id}")

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from string import ascii_lowercase
 
-from webapp.claims.catalogue import CLAIMS
+from webapp.claims.catalogue import CHECKS, CLAIMS
 from webapp.claims.claim import Claim
 from webapp.i18n import Texts
 from webapp.lessons.catalogue import LESSONS, neighbours
@@ -73,7 +73,7 @@ class LessonView:
 def lesson_view(lesson: Lesson, said: Texts) -> LessonView:
     """The page of ``lesson``."""
     before, after = neighbours(lesson)
-    claims = tuple(claim for claim in CLAIMS if claim.id in lesson.claims)
+    claims = tuple(c for c in CLAIMS if c.id in lesson.claims and c.id in CHECKS)
     texts = {**translated(LESSON_TEXTS, said), **translated(lesson.texts, said)}
     wanted = (*_COMMON, *lesson.borrows)
     common = {key: text for key, text in script_texts(said).items() if key.startswith(wanted)}

@@ -2,7 +2,7 @@
 
 import { post, Problem } from "../api.js";
 import { el, setText, svg } from "../dom.js";
-import { listed, percent, t, visible } from "../texts.js";
+import { percent, t, visible } from "../texts.js";
 import { did } from "./lesson.js";
 import { onReady } from "./ready.js";
 import { idOfWord } from "./vector-tokens.js";
@@ -93,7 +93,7 @@ function drawMap({ words, coordinates, cosines, explained }) {
   });
   picture.replaceChildren(...marks);
   const total = explained[0] + explained[1];
-  const title = t("words.mapTitle", { n: words.length, words: listed(words) });
+  const title = t("words.mapTitle", { n: words.length, words: words.join(", ") });
   setText(at("map-caption"), `${title} ${t("words.map", { share: percent(total) })}`);
   const head = el("tr");
   head.append(el("td"), ...words.map((word) => el("th", "n", word)));
