@@ -34,6 +34,7 @@ PAGES = (
     "/learn/loop",
     "/learn/sampling",
     "/learn/kv-cache",
+    "/learn/serving",
 )
 LOOKS = (
     ("light", "en", DESKTOP),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from webapp.claims.checks import attention, kv_cache, loop, phases, sampling, vectors
+from webapp.claims.checks import attention, kv_cache, loop, phases, sampling, serving, vectors
 from webapp.claims.claim import Check, Claim, Effort
 from webapp.i18n import N_
 
@@ -202,6 +202,7 @@ CHECKS: dict[str, Check] = {
     **sampling.CHECKS,
     **phases.CHECKS,
     **kv_cache.CHECKS,
+    **serving.CHECKS,
 }
 """The check of each claim, from the modules beside this one."""
 

@@ -8,6 +8,7 @@ from webapp.lessons.lesson import CodeLink, Lesson
 from webapp.lessons.loop import LESSON as LOOP
 from webapp.lessons.phases import LESSON as PHASES
 from webapp.lessons.sampling import LESSON as SAMPLING
+from webapp.lessons.serving import LESSON as SERVING
 from webapp.lessons.vectors import LESSON as VECTORS
 
 LESSONS: tuple[Lesson, ...] = (
@@ -17,6 +18,7 @@ LESSONS: tuple[Lesson, ...] = (
     SAMPLING,
     PHASES,
     KV_CACHE,
+    SERVING,
 )
 
 

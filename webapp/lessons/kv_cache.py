@@ -126,7 +126,7 @@ LESSON = Lesson(
         ),
     ),
     scripts=("kv-race", "kv-cells", "kv-bytes"),
-    styles=("kv-cache",),
+    styles=("strips", "kv-cache"),
     figures=figures,
     texts={
         "race.row": N_("tokens: {n} · {time}"),
