@@ -1,6 +1,6 @@
 // What may come next: the likeliest tokens as bars, one of them selected, and all others together.
 
-import { el, setText, svg } from "../dom.js";
+import { el, svg } from "../dom.js";
 import { percent, t, visible } from "../texts.js";
 
 /** A bar that fills `share` of its row. */
@@ -87,7 +87,6 @@ export function mountList(list, others, { onTake, onBack }) {
     selected: () => selected,
     busy(running) {
       list.setAttribute("aria-busy", String(running));
-      setText(list.previousElementSibling.querySelector("[data-busy]"), running ? "…" : "");
     },
   };
 }

@@ -48,8 +48,8 @@ async function scores() {
   look.disabled = true;
   try {
     known = await ask(text, mine.signal);
-    draws = [];
     line(t("sampling.ran", { n: known.ranked.ids.length }));
+    if (!part("stage").hidden) reshape(settings.values());
     return known;
   } catch (error) {
     if (error.name !== "AbortError") line(error.message, true);
