@@ -21,6 +21,7 @@ from engine.simulator.cost_model import CostModel
 from engine.simulator.efficiency import DEFAULT_ENGINE
 from engine.simulator.layout import ONE_DEVICE, Layout
 from engine.simulator.links import DEFAULT_NETWORK
+from engine.simulator.machine.deployed import LaneCostModel, lane_model
 from engine.simulator.pipeline import PipelinedCostModel
 from engine.simulator.placement import Load, Placement
 from engine.simulator.step_cost import StepCostModel
@@ -41,9 +42,10 @@ class Deployment:
 
     ``model`` and ``hardware`` are ids of the catalogue or specs of one's own; ``weights``, ``kv``
     and ``activations`` names of number formats (activations: None follows the weights).
-    ``engine`` is the serving engine whose overheads typical times have (None: the usual one);
-    ideal times have none. ``memory_utilization`` is the part of a device's memory that weights,
-    cache and activations may fill. ``network`` joins nodes, where the layout is larger than one.
+    ``engine`` is the serving engine whose overheads typical times have (None: the usual one, and
+    on this machine the project's own where its lane was measured); ideal times have none.
+    ``memory_utilization`` is the part of a device's memory that weights, cache and activations may
+    fill. ``network`` joins nodes, where the layout is larger than one.
 
     Raises:
         InvalidRequest: a value is out of its range (names the field).
@@ -92,6 +94,14 @@ class Deployment:
         """The serving engine of typical times."""
         return self.engine or DEFAULT_ENGINE
 
+    @property
+    def calibrated_by(self) -> str:
+        """Where typical times come from, in words."""
+        measured = self.hardware_spec.kind == "measured"
+        if measured and isinstance(self.cost_model(), LaneCostModel):
+            return "steps of this project's engine, measured on this machine"
+        return f"calibrated efficiencies of {self.engine_name}"
+
     def cost_model(self) -> CostModel:
         """What prices the steps of one data-parallel group; building it takes a moment.
 
@@ -106,7 +116,9 @@ class Deployment:
         if self.times == "ideal":
             whole = StepCostModel(model, hardware, *formats, self.layout, self.network)
         else:
-            whole = TypicalCostModel(
+            # The engine that was measured here runs on one device; others are asked for by name.
+            own = self.engine is None and self.layout == ONE_DEVICE
+            whole = (lane_model(model, hardware, *formats) if own else None) or TypicalCostModel(
                 model, hardware, *formats, self.layout, self.engine_name, self.network
             )
         return whole if self.layout.stages == 1 else PipelinedCostModel(whole, self.layout)

@@ -50,8 +50,7 @@ class _RunWriter:
         self.run = run
         ideal = run.deployment.times == "ideal"
         rates = sources.rates
-        self.source = rates if ideal else f"calibrated efficiencies of {run.deployment.engine_name}"
-        self.source = self.source if ideal else f"{self.source}; {rates}"
+        self.source = rates if ideal else f"{run.deployment.calibrated_by}; {rates}"
         self.sources = sources
 
     def document(self, usd_per_hour: float | None, idle_share: float) -> Document:
