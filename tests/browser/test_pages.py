@@ -33,8 +33,10 @@ PAGES = (
     "/simulator/validation",
     "/learn/loop",
     "/learn/sampling",
+    "/learn/phases",
     "/learn/kv-cache",
     "/learn/serving",
+    "/learn/diagnose",
 )
 LOOKS = (
     ("light", "en", DESKTOP),

@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-from webapp.claims.checks import attention, kv_cache, loop, phases, sampling, serving, vectors
+from webapp.claims.checks import (
+    attention,
+    diagnose,
+    kv_cache,
+    loop,
+    phases,
+    sampling,
+    serving,
+    vectors,
+)
 from webapp.claims.claim import Check, Claim, Effort
 from webapp.i18n import N_
 
@@ -203,6 +212,7 @@ CHECKS: dict[str, Check] = {
     **phases.CHECKS,
     **kv_cache.CHECKS,
     **serving.CHECKS,
+    **diagnose.CHECKS,
 }
 """The check of each claim, from the modules beside this one."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from webapp.lessons.attention import LESSON as ATTENTION
+from webapp.lessons.diagnose import LESSON as DIAGNOSE
 from webapp.lessons.kv_cache import LESSON as KV_CACHE
 from webapp.lessons.lesson import CodeLink, Lesson
 from webapp.lessons.loop import LESSON as LOOP
@@ -19,6 +20,7 @@ LESSONS: tuple[Lesson, ...] = (
     PHASES,
     KV_CACHE,
     SERVING,
+    DIAGNOSE,
 )
 
 

@@ -9,6 +9,8 @@ from enum import StrEnum
 from functools import cache
 from pathlib import Path
 
+from webapp.i18n import Language
+
 ROOT = Path(__file__).resolve().parent.parent.parent
 SCRIPTS = Path(__file__).resolve().parent / "scripts"
 
@@ -93,7 +95,7 @@ class Lesson:
     key, a tuple for (one, other). ``figures`` computes the numbers of its prose, by name. The call
     that gives the same numbers stands in ``scripts/<slug>.sh`` and ``scripts/<slug>.py``.
     ``borrows`` are texts of the first page that its scripts say as well, by how their keys begin;
-    ``shows`` gives what its template shows beside all this, by name.
+    ``shows`` gives what its template shows beside all this, by name, in a reader's language.
     """
 
     number: int
@@ -112,7 +114,7 @@ class Lesson:
     )
     figures: Callable[[], Mapping[str, Figure]] = dict
     borrows: tuple[str, ...] = ()
-    shows: Callable[[], Mapping[str, object]] = dict
+    shows: Callable[[Language], Mapping[str, object]] = lambda _: {}
 
     @property
     def curl(self) -> str:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from webapp.i18n import N_
+from webapp.i18n import N_, Language
 from webapp.lessons.lesson import CodeLink, Guess, Lesson, Task, Teaching
 from webapp.pages.elsewhere import measured_device
 from webapp.pages.phases_view import lengths_form
 
 
-def _shows() -> Mapping[str, object]:
+def _shows(_: Language) -> Mapping[str, object]:
     return {"lengths": lengths_form(), "measured_device": measured_device}
 
 

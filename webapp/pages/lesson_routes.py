@@ -102,7 +102,7 @@ def _lesson_page(
     request: Request, lesson: Lesson, engine: EnginePort, predictor: StepPredictor
 ) -> HTMLResponse:
     context: dict[str, object] = {
-        **lesson.shows(),
+        **lesson.shows(language_of(request)),
         "room": "learn",
         "view": lesson_view(lesson, texts(language_of(request))),
         "lesson": lesson,
