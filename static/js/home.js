@@ -25,6 +25,7 @@ import { mountWay } from "./way.js";
 
 const root = document.getElementById("run");
 const PENDING_MS = 5000;
+const MOST_KEPT = 2048; // tokens of the run before: a longer one would take megabytes
 // Errors that say "not now": once the engine is ready, what they advise is out of date.
 const PASSING = new Set(["server_stopping", "engine_restarted", "engine_unavailable"]);
 let pending = null; // a run that waits for the connection; sent once or not at all
@@ -100,7 +101,7 @@ function run() {
     return;
   }
   if (!checkForm()) return;
-  if (store.live?.done) store.before = store.live;
+  if (store.live?.done) store.before = store.live.tokens.length > MOST_KEPT ? null : store.live;
   replay.unload();
   keep.show(null);
   store.live = newRun(readRequest());

@@ -31,7 +31,7 @@ export function take(run, event) {
   if (isOver(run)) return;
   TAKE[event.type]?.(run, event);
   run.events.push(event);
-  if (isOver(run)) run.endedAt = Date.now();
+  if (isOver(run)) run.endedAt ??= Date.now();
 }
 
 const TAKE = {

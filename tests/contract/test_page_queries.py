@@ -11,10 +11,12 @@ PATHS = (
     "/fragments/dtype",
     "/fragments/roofline",
     "/fragments/elsewhere",
+    "/compare",
+    "/runs/example",
 )
 NAMES = (
     "lang", "known", "dtype", "model", "hardware", "devices", "weights", "kv", "activations",
-    "batch", "prompt_tokens", "output_tokens",
+    "batch", "prompt_tokens", "output_tokens", "a", "b",
 )  # fmt: skip
 VALUES = (
     "", "zqxEchoMarker", "NaN", "Infinity", "1e999", "-1", "0", "9" * 5000, "1.5", "true", "%00",

@@ -10,6 +10,7 @@ from babel.dates import format_datetime
 from webapp.charts import NARROW, WIDE, Roof, roofline_chart
 from webapp.i18n import Language
 from webapp.pages.roofline_view import RooflineView
+from webapp.schemas.live_events import ErrorEvent
 from webapp.schemas.saved_run import Machine, SavedRun
 from webapp.store.records import StoredRun
 from webapp.store.saved_runs import EXAMPLE_ID
@@ -17,7 +18,8 @@ from webapp.store.saved_runs import EXAMPLE_ID
 
 @dataclass(frozen=True, slots=True)
 class RunView:
-    """One saved run. Its texts come from a browser: the templates escape them."""
+    """One saved run. Its texts come from a browser: the templates escape them. ``cut_off``: it
+    ended with an error, and what there is of it is shown."""
 
     id: str
     title: str
@@ -27,6 +29,7 @@ class RunView:
     machine: str
     lane: str
     random_weights: bool
+    cut_off: bool
     ran: str
     expires: str | None
     facts: Machine
@@ -72,6 +75,7 @@ def run_view(stored: StoredRun, run: SavedRun, language: Language) -> RunView:
         machine=machine.device_name,
         lane=accepted.dtype if accepted.lane is None else accepted.lane.name,
         random_weights=machine.random_weights,
+        cut_off=isinstance(run.events[-1], ErrorEvent),
         ran=_date(run.ran_at_ms / 1e3, language),
         expires=None if stored.expires is None else _date(stored.expires, language),
         facts=machine,

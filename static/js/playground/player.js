@@ -50,7 +50,6 @@ export class Player {
       take(this.run, { ...events[this.next] });
       this.next += 1;
     }
-    if (isOver(this.run)) this.run.endedAt = this.document.ran_at_ms;
     this.onMove(this);
   }
 

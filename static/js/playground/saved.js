@@ -63,13 +63,19 @@ export function documentOf(run, { title = titleOf(run.request), by = "" } = {}) 
 /** An empty run that shows what was recorded in `document`. */
 export function emptyRun(document) {
   const run = newRun(document.request);
-  return Object.assign(run, { recorded: true, sent: true, at: 0, facts: document.machine, roof: document.roof });
+  return Object.assign(run, {
+    recorded: true,
+    sent: true,
+    at: 0,
+    endedAt: document.ran_at_ms,
+    facts: document.machine,
+    roof: document.roof,
+  });
 }
 
 /** The whole run of `document`. */
 export function runOf(document) {
   const run = emptyRun(document);
   for (const event of document.events) take(run, { ...event });
-  run.endedAt = document.ran_at_ms;
   return run;
 }

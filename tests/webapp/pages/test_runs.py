@@ -64,6 +64,15 @@ def test_a_run_on_a_machine_without_a_calibration(server: LiveApp, http: httpx2.
     assert "python -m engine calibrate" not in page
 
 
+def test_a_run_that_was_cut_off_says_so(server: LiveApp, http: httpx2.Client) -> None:
+    run = recorded_run(server)
+    error = {"type": "error", "code": "engine_restarted", "message": "", "field": None}
+    events = [*run["events"][:-1], error | {"reason": None, "values": {}}]
+    cut = http.get(f"/runs/{save(server, http, events=events)}?lang=en").text
+    assert "This run was interrupted." in cut
+    assert "This run was interrupted." not in http.get("/runs/example?lang=en").text
+
+
 def test_texts_of_people_stay_text(server: LiveApp, http: httpx2.Client) -> None:
     run = recorded_run(server, prompt=PAYLOAD)
     machine = run["machine"] | {"device_name": PAYLOAD, "model_name": PAYLOAD}
