@@ -29,8 +29,11 @@ function facts() {
 
 function offer(tokens) {
   const names = tokens.slice(0, 65).map(({ piece }, place) => `${place + 1} ${visible(piece)}`);
-  options(inputs.query, names, names.length - 1);
-  options(inputs.key, names, Math.min(1, names.length - 1));
+  // A word that comes twice shows it best: same row, other place.
+  const ids = idsOf(tokens).slice(0, names.length);
+  const again = ids.findIndex((id, place) => ids.indexOf(id) < place && /\p{L}/u.test(names[place]));
+  options(inputs.query, names, again > 0 ? again : names.length - 1);
+  options(inputs.key, names, again > 0 ? ids.indexOf(ids[again]) : Math.min(1, names.length - 1));
   look();
 }
 

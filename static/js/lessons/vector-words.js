@@ -70,6 +70,25 @@ async function findByReader() {
 
 const MARGIN = 60;
 
+/** Where a word's name stands clear of points and other names: right, left, above or below. */
+function place(word, [x, y], points, boxes, width) {
+  const length = word.length * 8 + 6;
+  const tries = [
+    ["start", x + 8, y + 4, x + 6],
+    ["end", x - 8, y + 4, x - 6 - length],
+    ["middle", x, y - 9, x - length / 2],
+    ["middle", x, y + 18, x - length / 2],
+  ];
+  const isFree = ([, , ny, left]) =>
+    left > 0 &&
+    left + length < width &&
+    !points.some(([a, b]) => a > left && a < left + length && Math.abs(b - ny + 4) < 9) &&
+    !boxes.some(([l, r, b]) => l < left + length && r > left && Math.abs(b - ny) < 15);
+  const chosen = tries.find(isFree) ?? tries[0];
+  boxes.push([chosen[3], chosen[3] + length, chosen[2]]);
+  return chosen;
+}
+
 function drawMap({ words, coordinates, cosines, explained }) {
   const picture = at("map-picture");
   const [width, height] = [640, 400];
@@ -80,16 +99,14 @@ function drawMap({ words, coordinates, cosines, explained }) {
     return (value) => MARGIN + ((value - low) / (high - low || 1)) * (size - 2 * MARGIN);
   };
   const [px, py] = [scale(xs, width), scale(ys, height)];
-  const placed = [];
+  const points = words.map((_, i) => [px(xs[i]), py(ys[i])]);
+  const boxes = [];
   const marks = words.flatMap((word, i) => {
-    const x = px(xs[i]);
-    let y = py(ys[i]);
-    while (placed.some(([a, b]) => Math.abs(a - x) < 70 && Math.abs(b - y) < 15)) y += 15;
-    placed.push([x, y]);
-    const left = x > width * 0.72; // names on the right side stand before their points
-    const name = svg("text", { x: left ? x - 8 : x + 8, y: y + 4, "text-anchor": left ? "end" : "start" });
+    const [x, y] = points[i];
+    const [anchor, nx, ny] = place(word, points[i], points, boxes, width);
+    const name = svg("text", { x: nx, y: ny, "text-anchor": anchor });
     name.textContent = word;
-    return [svg("circle", { cx: x, cy: py(ys[i]), r: 4 }), name];
+    return [svg("circle", { cx: x, cy: y, r: 4 }), name];
   });
   picture.replaceChildren(...marks);
   const total = explained[0] + explained[1];
