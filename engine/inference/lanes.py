@@ -92,6 +92,9 @@ class LaneOpener:
             InvalidRequest: AWQ or GPTQ that were never made here (field "weights").
             CapacityError, UnsupportedModel, FileFormatError: as ``open``.
         """
+        there = self._transformers.get(settings.name)
+        if there is not None:
+            return Lane(there, self._bits[settings.name])
         lane = LaneSettings(settings)
         if self.takes_long(lane) and not is_kept(self._checkpoint, settings):
             raise refused("weights_not_made", field="weights")

@@ -37,6 +37,7 @@ PAGES = (
     "/learn/kv-cache",
     "/learn/serving",
     "/learn/diagnose",
+    "/learn/smaller-cache",
 )
 LOOKS = (
     ("light", "en", DESKTOP),

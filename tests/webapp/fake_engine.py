@@ -27,6 +27,7 @@ from engine.inference.messages import (
     Step,
     Token,
 )
+from engine.inference.probes.text_documents import TextToken, TextTokens
 
 BLOCK = 16
 
@@ -155,7 +156,8 @@ class FakeEngine:
         self.running[request_id].set()
 
     async def ask(self, request: Configure | Probe) -> Configured | Probed | Failed:
-        """What a test put into ``answers`` for the kind of probe, else a refusal."""
+        """What a test put into ``answers`` for the kind of probe, else a refusal; a text's tokens
+        are its characters, as in answers."""
         if not isinstance(request, Probe):
             raise NotImplementedError
         rid = request.request_id
@@ -165,6 +167,8 @@ class FakeEngine:
         while self.holds_answers:  # noqa: ASYNC110 - set from the thread of a test
             await asyncio.sleep(0.005)
         answer = self.answers.get(request.kind)
+        if answer is None and request.kind == "tokenize" and "text" in request.arguments:
+            return Probed(rid, _letters(request.arguments["text"]))
         if answer is None:
             return Failed(rid, "invalid_request", "a test has no answer to this", "kind")
         if isinstance(answer, Failed):
@@ -243,3 +247,9 @@ class FakeEngine:
             rid, count, phase, phase, 1, shape[1], 0, (shape,), float(count), 0.9,
             {"layers": 0.8}, tokens, blocks, blocks, 128, len(self.running), 0,
         )  # fmt: skip
+
+
+def _letters(text: str) -> dict[str, Any]:
+    """A character a token, in the form of the real engine's answer."""
+    tokens = tuple(TextToken(ord(c), c, c.encode().hex(), False, c) for c in text)
+    return TextTokens(text, len(text), len(text.encode()), tokens, "", (), 0.0).to_dict()

@@ -10,6 +10,7 @@ from webapp.claims.checks import (
     phases,
     sampling,
     serving,
+    smaller_cache,
     vectors,
 )
 from webapp.claims.claim import Check, Claim, Effort
@@ -213,6 +214,7 @@ CHECKS: dict[str, Check] = {
     **kv_cache.CHECKS,
     **serving.CHECKS,
     **diagnose.CHECKS,
+    **smaller_cache.CHECKS,
 }
 """The check of each claim, from the modules beside this one."""
 

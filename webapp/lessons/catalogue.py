@@ -10,6 +10,7 @@ from webapp.lessons.loop import LESSON as LOOP
 from webapp.lessons.phases import LESSON as PHASES
 from webapp.lessons.sampling import LESSON as SAMPLING
 from webapp.lessons.serving import LESSON as SERVING
+from webapp.lessons.smaller_cache import LESSON as SMALLER_CACHE
 from webapp.lessons.vectors import LESSON as VECTORS
 
 LESSONS: tuple[Lesson, ...] = (
@@ -19,6 +20,7 @@ LESSONS: tuple[Lesson, ...] = (
     SAMPLING,
     PHASES,
     KV_CACHE,
+    SMALLER_CACHE,
     SERVING,
     DIAGNOSE,
 )
