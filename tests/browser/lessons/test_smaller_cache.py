@@ -59,9 +59,9 @@ def test_three_caches_and_then_a_window(real_server: LiveApp, open_page: OpenPag
     expect(paging).to_have_count(3)
     assert paging.nth(2).locator("td").last.inner_text().startswith("99.")
 
-    page.get_by_label("Window, positions").focus()
+    page.locator("#window-size").focus()
     page.keyboard.press("Home")
-    page.get_by_label("Sinks").focus()
+    page.locator("#window-sinks").focus()
     page.keyboard.press("ArrowRight")
     expect(page.locator(".window-readout")).to_contain_text("paged-window-2-sinks-1")
     page.locator(".window-twin").evaluate("node => node.closest('details').open = true")
