@@ -125,8 +125,8 @@ LESSON = Lesson(
             ),
         ),
     ),
-    scripts=("kv-race", "kv-cells", "kv-bytes"),
-    styles=("strips", "kv-cache"),
+    scripts=("kv-race", "kv-cells", "pool", "kv-bytes"),
+    styles=("strips", "pool", "kv-cache"),
     figures=figures,
     texts={
         "race.row": N_("tokens: {n} · {time}"),

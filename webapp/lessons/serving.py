@@ -93,8 +93,8 @@ LESSON = Lesson(
             N_("When memory runs out, whose answer would you stop, and what is lost by it?"),
         ),
     ),
-    scripts=("serve-together", "serve-prefix", "serve-drafts"),
-    styles=("strips", "serving"),
+    scripts=("serve-together", "pool", "serve-prefix", "serve-drafts"),
+    styles=("strips", "pool", "serving"),
     texts={
         "serve.alone": N_("Alone"),
         "serve.person": N_("Person {n}"),

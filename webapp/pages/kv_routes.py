@@ -1,4 +1,4 @@
-"""Fragments of the lesson on the KV cache: its form, and the answer to it."""
+"""Fragments of the lessons on the KV cache and on serving: forms, and the answers to them."""
 
 from __future__ import annotations
 
@@ -19,6 +19,8 @@ from webapp.pages.kv_view import (
     model_names,
     read_kv_question,
 )
+from webapp.pages.pool_run import CHUNKS, LEAST_BLOCKS, MOST_BLOCKS, read_pool_question
+from webapp.pages.pool_view import PoolView, pool_view
 from webapp.rendering import language_of, render
 from webapp.simulations import SimulationRunner
 
@@ -42,6 +44,30 @@ async def kv_bytes(request: Request, simulations: SimulationsDep) -> HTMLRespons
 async def kv_answer(request: Request, simulations: SimulationsDep) -> HTMLResponse:
     """The answer alone."""
     return render(request, "fragments/kv_answer.html", await _answered(request, simulations))
+
+
+@router.get("/fragments/pool")
+async def pool(request: Request, simulations: SimulationsDep) -> HTMLResponse:
+    """A small cache and its people: the form, with the run below."""
+    context = {
+        "pool": await _pooled(request, simulations),
+        "blocks": (LEAST_BLOCKS, MOST_BLOCKS),
+        "chunks": CHUNKS,
+    }
+    return render(request, "fragments/pool.html", context)
+
+
+@router.get("/fragments/pool-answer")
+async def pool_answer(request: Request, simulations: SimulationsDep) -> HTMLResponse:
+    """The run alone."""
+    context = {"pool": await _pooled(request, simulations)}
+    return render(request, "fragments/pool_answer.html", context)
+
+
+async def _pooled(request: Request, simulations: SimulationRunner) -> PoolView:
+    question, said = read_pool_question(request.query_params), texts(language_of(request))
+    async with simulations.slot():
+        return await anyio.to_thread.run_sync(pool_view, question, said)
 
 
 async def _answered(request: Request, simulations: SimulationRunner) -> dict[str, object]:
