@@ -79,7 +79,7 @@ LESSON = Lesson(
         20,
         (
             N_(
-                "Learners think that the model plans a sentence and then types it. Let them take "
+                "Learners think that the model has its sentence ready and types it. Let them take "
                 "an unlikely token: the text goes on from there as if it had been meant."
             ),
             N_(

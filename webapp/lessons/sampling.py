@@ -132,7 +132,7 @@ LESSON = Lesson(
         "sampling.picture": N_(
             "Probability against rank, both on logarithmic axes: {kept} of {n} tokens can be drawn."
         ),
-        "sampling.axes": N_("rank by probability →"),
+        "sampling.axes": N_("probability ↑ · rank →"),
         "sampling.cut": N_("cut by {filter}"),
         "sampling.cut.cold": N_("not taken at temperature 0"),
         "sampling.cut.others": N_("all cut"),

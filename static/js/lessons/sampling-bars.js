@@ -33,7 +33,7 @@ function picture(top, p, share, own) {
   node.append(
     svg("rect", { class: "drawn", width: wide(share), height: "100%" }),
     svg("rect", { class: "chance", width: wide(p), height: "100%" }),
-    svg("line", { class: "tick", x1: wide(own), x2: wide(own), y1: "0", y2: "100%" }),
+    svg("line", { class: "tick", x1: wide(own), x2: wide(own), y1: "-25%", y2: "125%" }),
   );
   return node;
 }
