@@ -1,3 +1,5 @@
+"""Position as a turn: the angles of the first pairs, and the model with and without them."""
+
 import os
 
 import httpx2
