@@ -6,8 +6,9 @@ They are read when the first question needs one: about 100 MB for all of them.
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache, partial
 from typing import TypeVar
 
 import anyio
@@ -29,29 +30,23 @@ _TRAINING_CUT = "r50k"
 
 
 class Tokenizing:
-    """Keeps what the texts of all languages count, which never changes."""
+    """Asks one question after the other; ``QueueFull`` where too many wait."""
 
     def __init__(self) -> None:
         self._limiter = anyio.CapacityLimiter(1)
         self._waiting = 0
-        self._languages: dict[int, Document] = {}
 
     async def _run(self, work: Callable[[], T]) -> T:
         if self._waiting >= _MOST_WAITING:
             raise refused("prompts_at_once", kind=QueueFull)
         self._waiting += 1
         try:
-            # One thread at a time: vocabularies keep the words that they have met.
             return await anyio.to_thread.run_sync(work, limiter=self._limiter)
         finally:
             self._waiting -= 1
 
-    async def listed(self) -> Document:
-        """Which vocabularies there are."""
-        return await self._run(_listed)
-
     async def encode(self, name: str, text: str) -> Document:
-        """The tokens of a text. Raises ``UnknownName``; ``QueueFull``, as the others do."""
+        """The tokens of a text. Raises ``UnknownName``."""
         return await self._run(partial(_encoded, name, text))
 
     async def merges(self, name: str, text: str) -> Document:
@@ -68,24 +63,22 @@ class Tokenizing:
 
     async def languages(self, article: int = ALL_ARTICLES) -> Document:
         """What each vocabulary makes of the same article in all languages."""
-        known = self._languages.get(article)
-        if known is None:
-            known = self._languages[article] = await self._run(partial(_in_languages, article))
-        return known
+        return await self._run(partial(_in_languages, article))
 
 
-def _listed() -> Document:
+def listed() -> Document:
+    """Which vocabularies there are."""
     return {
         "tokenizers": [
             {
                 "id": about.id,
                 "name": about.name,
                 "used_by": about.used_by,
-                "tokens": len(vocabulary(name)),
+                "tokens": about.tokens,
                 "source": about.source,
                 "license": about.license,
             }
-            for name, about in vocabulary_sources().items()
+            for about in vocabulary_sources().values()
         ]
     }
 
@@ -139,6 +132,44 @@ def _counts(text: str) -> dict[str, int]:
     return {name: len(vocabulary(name).encode(text)) for name in vocabulary_sources()}
 
 
+@dataclass(frozen=True, slots=True)
+class LanguageCount:
+    """Tokens of the same text in one language, by vocabulary, and over those of English."""
+
+    language: ParallelText
+    texts: Sequence[str]
+    counts: Mapping[str, int]
+    relative: Mapping[str, float]
+
+
+@cache
+def count_languages(article: int = ALL_ARTICLES) -> tuple[LanguageCount, ...]:
+    """What each vocabulary makes of an article in all languages: two seconds for all articles."""
+    spoken = parallel_texts()
+    counts = [_count(_chosen(language, article)) for language in spoken]
+    english = counts[0]
+    return tuple(
+        LanguageCount(
+            language,
+            _chosen(language, article),
+            count,
+            {name: count[name] / english[name] for name in count},
+        )
+        for language, count in zip(spoken, counts, strict=True)
+    )
+
+
+def _chosen(language: ParallelText, article: int) -> Sequence[str]:
+    return (
+        language.articles if article == ALL_ARTICLES else language.articles[article - 1 : article]
+    )
+
+
+def _count(texts: Sequence[str]) -> dict[str, int]:
+    counts = [_counts(text) for text in texts]
+    return {name: sum(count[name] for count in counts) for name in vocabulary_sources()}
+
+
 def _compared(text: str) -> Document:
     composed = unicodedata.normalize("NFC", text)
     return {
@@ -172,35 +203,22 @@ def _trained(text: str, merges: int) -> Document:
 
 
 def _in_languages(article: int) -> Document:
-    spoken = parallel_texts()
-    counts = [_counts_of(language, article) for language in spoken]
     return {
         "basis": "computed",
         "source": parallel_source(),
         "article": article,
         "languages": [
             {
-                "tag": language.tag,
-                "name": language.name,
-                "own_name": language.own_name,
-                "direction": language.direction,
-                "text": "" if article == ALL_ARTICLES else language.articles[article - 1],
-                "characters": sum(map(len, _chosen(language, article))),
-                "utf8_bytes": sum(len(text.encode()) for text in _chosen(language, article)),
-                "counts": count,
-                "relative": {name: count[name] / counts[0][name] for name in count},
+                "tag": found.language.tag,
+                "name": found.language.name,
+                "own_name": found.language.own_name,
+                "direction": found.language.direction,
+                "text": "" if article == ALL_ARTICLES else found.texts[0],
+                "characters": sum(map(len, found.texts)),
+                "utf8_bytes": sum(len(text.encode()) for text in found.texts),
+                "counts": dict(found.counts),
+                "relative": dict(found.relative),
             }
-            for language, count in zip(spoken, counts, strict=True)
+            for found in count_languages(article)
         ],
     }
-
-
-def _chosen(language: ParallelText, article: int) -> Sequence[str]:
-    return (
-        language.articles if article == ALL_ARTICLES else language.articles[article - 1 : article]
-    )
-
-
-def _counts_of(language: ParallelText, article: int) -> dict[str, int]:
-    counts = [_counts(text) for text in _chosen(language, article)]
-    return {name: sum(count[name] for count in counts) for name in vocabulary_sources()}

@@ -28,12 +28,14 @@ _KEPT_WORDS = 20_000
 
 @dataclass(frozen=True, slots=True)
 class VocabularySource:
-    """What is known of a vocabulary before it is read. ``used_by``: models that have it."""
+    """What is known of a vocabulary before it is read. ``used_by``: models that have it;
+    ``tokens``: ordinary ones, without control tokens."""
 
     id: str
     name: str
     used_by: str
     first_id: int
+    tokens: int
     cut: str
     sha256: str
     source: str
@@ -61,20 +63,23 @@ class Word:
 class Vocabulary:
     """A byte-level BPE vocabulary with the rule by which it cuts text into words.
 
-    Not for several threads at once: it keeps the words that it has met.
+    Keeps the words that it has met. Several threads may share it: they keep the same.
     """
 
     def __init__(self, about: VocabularySource, tokens: bytes) -> None:
         """``tokens`` as the data's own file describes them."""
         self.about = about
-        self._ids: dict[bytes, int] = {}
+        self._spelled: list[bytes] = []
         self._splits = bytearray()
         at = 0
         while at < len(tokens):
             length, split = tokens[at], tokens[at + 1]
-            self._ids[tokens[at + 2 : at + 2 + length]] = about.first_id + len(self._splits)
+            self._spelled.append(tokens[at + 2 : at + 2 + length])
             self._splits.append(split)
             at += 2 + length
+        self._ids = {
+            token: number for number, token in enumerate(self._spelled, start=about.first_id)
+        }
         self._words: dict[str, list[Token]] = {}
 
     def __len__(self) -> int:
@@ -101,7 +106,7 @@ class Vocabulary:
     def _encode_word(self, word: str) -> list[Token]:
         known = self._words.get(word)
         if known is None:
-            parts = merge_word(self._spelled(word), self.rank)
+            parts = merge_word(self._known_bytes(word), self.rank)
             known = [Token(self._ids[part], part) for part in parts]
             if len(word) <= _LONGEST_KEPT_WORD and len(self._words) < _KEPT_WORDS:
                 self._words[word] = known
@@ -109,7 +114,7 @@ class Vocabulary:
 
     def replay(self, text: str) -> list[Word]:
         """Each word of a text, merge by merge: for short ones."""
-        return [self._replay_word(self._spelled(word)) for word in self.words(text)]
+        return [self._replay_word(self._known_bytes(word)) for word in self.words(text)]
 
     def _replay_word(self, word: bytes) -> Word:
         letters = [bytes([byte]) for byte in word]
@@ -119,7 +124,7 @@ class Vocabulary:
     def _tokens(self, parts: list[bytes] | tuple[bytes, ...]) -> tuple[Token, ...]:
         return tuple(Token(self._ids[part], part) for part in parts)
 
-    def _spelled(self, word: str) -> bytes:
+    def _known_bytes(self, word: str) -> bytes:
         return bytes(byte for byte in word.encode() if bytes([byte]) in self._ids)
 
     def rank(self, left: bytes, right: bytes) -> int | None:
@@ -129,6 +134,11 @@ class Vocabulary:
             return None
         split = self._splits[found - self.about.first_id]
         return found if split in (0, len(left)) else None
+
+    def spell(self, token_id: int) -> bytes:
+        """The bytes of a token; none where there is no ordinary token of that id."""
+        place = token_id - self.about.first_id
+        return self._spelled[place] if 0 <= place < len(self._spelled) else b""
 
     def id_of(self, token: bytes) -> int | None:
         """The id of a token, None where there is none."""

@@ -32,6 +32,7 @@ PAGES = (
     "/simulator/deepseek-v4",
     "/simulator/validation",
     "/learn/loop",
+    "/learn/tokens",
     "/learn/sampling",
     "/learn/phases",
     "/learn/kv-cache",

@@ -21,6 +21,7 @@ from webapp.schemas.tokenizers import (
     WordMergesDocument,
     WordMergesRequest,
 )
+from webapp.tokenizing import listed
 
 router = APIRouter(prefix="/tokenizers", tags=["tokenizers"], route_class=StrictJsonRoute)
 
@@ -29,10 +30,10 @@ Article = Annotated[int, Query(ge=0, le=30, description="1 to 30; 0 counts all o
 _PROBLEMS = problem_responses(400, 403, 408, 413, 415, 422, 503)
 
 
-@router.get("", response_model=TokenizersDocument, responses=problem_responses(503))
-async def list_tokenizers(tokenizing: TokenizingDep) -> Response:
+@router.get("", response_model=TokenizersDocument)
+async def list_tokenizers() -> Response:
     """Vocabularies that are stored here, with where they are from."""
-    return JsonResponse(await tokenizing.listed())
+    return JsonResponse(listed())
 
 
 @router.get("/languages", response_model=LanguagesDocument, responses=problem_responses(422, 503))

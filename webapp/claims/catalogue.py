@@ -11,6 +11,7 @@ from webapp.claims.checks import (
     sampling,
     serving,
     smaller_cache,
+    tokens,
     vectors,
 )
 from webapp.claims.claim import Check, Claim, Effort
@@ -207,6 +208,7 @@ CLAIMS: tuple[Claim, ...] = (
 
 CHECKS: dict[str, Check] = {
     **loop.CHECKS,
+    **tokens.CHECKS,
     **vectors.CHECKS,
     **attention.CHECKS,
     **sampling.CHECKS,

@@ -11,10 +11,12 @@ from webapp.lessons.phases import LESSON as PHASES
 from webapp.lessons.sampling import LESSON as SAMPLING
 from webapp.lessons.serving import LESSON as SERVING
 from webapp.lessons.smaller_cache import LESSON as SMALLER_CACHE
+from webapp.lessons.tokens import LESSON as TOKENS
 from webapp.lessons.vectors import LESSON as VECTORS
 
 LESSONS: tuple[Lesson, ...] = (
     LOOP,
+    TOKENS,
     VECTORS,
     ATTENTION,
     SAMPLING,

@@ -49,6 +49,7 @@ def test_sizes_and_sources(name: str) -> None:
     found = vocabulary(name)
     # Control tokens are published with a vocabulary and not stored here.
     assert SIZES[name] - 1_000 <= len(found) < SIZES[name]
+    assert len(found) == found.about.tokens
     assert found.about.source
     assert found.about.license in ("MIT", "Apache-2.0")
     assert (vocabularies.DATA / "licenses").is_dir()

@@ -1,0 +1,117 @@
+// Tokens as tiles, and small things that the widgets of the lesson on tokens share.
+
+import { el } from "../dom.js";
+import { visible } from "../texts.js";
+
+const TINTS = 5;
+
+/** Bytes as they are written: "e4 bd a0". */
+export const spaced = (hex) => hex.match(/../g)?.join(" ") ?? "";
+
+/** A tile: what the token spells, and its id below. `tag` is "button" where it can be chosen. */
+export function tile(token, index, tag = "span") {
+  const node = el(tag, "tile");
+  node.dataset.tint = index % TINTS;
+  if (token.special) node.dataset.special = "yes";
+  node.append(el("span", "tile-piece", visible(token.piece)));
+  if (token.id !== undefined) node.append(el("span", "tile-id", String(token.id)));
+  return node;
+}
+
+/**
+ * Runs questions so that only the last one counts: an older one is ended. `ask(work, failed)` calls
+ * `work(signal)`; `failed(problem)` hears what went wrong, and null when it works again.
+ */
+export function latest() {
+  let current = null;
+  return async (work, failed) => {
+    current?.abort();
+    const mine = new AbortController();
+    current = mine;
+    try {
+      await work(mine.signal);
+      if (current === mine) failed(null);
+    } catch (error) {
+      if (error.name === "AbortError" || current !== mine) return;
+      if (error.name !== "Problem") throw error;
+      failed(error);
+    }
+  };
+}
+
+/** Puts a problem's sentence into a paragraph, or takes it away. */
+export const tellIn = (node) => (problem) => {
+  node.textContent = problem?.message ?? "";
+};
+
+/** Calls `then` when the reader has stopped typing. */
+export function settled(field, then) {
+  let timer = 0;
+  field.addEventListener("input", () => {
+    clearTimeout(timer);
+    timer = setTimeout(then, 200);
+  });
+}
+
+/** A bar of a share between 0 and 1, as SVG with attributes only. */
+export function bar(share, className) {
+  const ns = "http://www.w3.org/2000/svg";
+  const picture = document.createElementNS(ns, "svg");
+  picture.setAttribute("viewBox", "0 0 100 10");
+  picture.setAttribute("preserveAspectRatio", "none");
+  picture.setAttribute("class", "bar");
+  picture.setAttribute("aria-hidden", "true");
+  const filled = document.createElementNS(ns, "rect");
+  filled.setAttribute("width", Math.max(0.5, 100 * share).toFixed(2));
+  filled.setAttribute("height", "10");
+  filled.setAttribute("class", className);
+  picture.append(filled);
+  return picture;
+}
+
+/** A row of a table from its cells: texts or elements; those in `numbers` are set as numbers. */
+export function row(cells, numbers = []) {
+  const line = el("tr");
+  cells.forEach((cell, index) => {
+    const node = el(index ? "td" : "th", numbers.includes(index) ? "n" : "");
+    if (!index) node.scope = "row";
+    node.append(cell);
+    line.append(node);
+  });
+  return line;
+}
+
+/**
+ * Back, a slider and Next over the steps 0 to `count`. `show(step)` draws one; arrow keys step on
+ * the slider, Space and Enter press the buttons.
+ */
+export function stepper(node, show) {
+  const slider = node.querySelector("input");
+  const [back, next] = ["back", "next"].map((name) => node.querySelector(`[data-step=${name}]`));
+  let count = 0;
+
+  function go(step) {
+    const at = Math.min(count, Math.max(0, step));
+    slider.value = at;
+    back.disabled = at === 0;
+    next.disabled = at === count;
+    if (document.activeElement === document.body && at === count) back.focus();
+    slider.setAttribute("aria-valuetext", show(at));
+  }
+  slider.addEventListener("input", () => go(Number(slider.value)));
+  back.addEventListener("click", () => go(Number(slider.value) - 1));
+  next.addEventListener("click", () => go(Number(slider.value) + 1));
+
+  return {
+    /** Begins with `total` steps, at the first one. */
+    begin(total) {
+      count = total;
+      slider.max = total;
+      node.hidden = total === 0;
+      go(0);
+    },
+    hide() {
+      node.hidden = true;
+    },
+  };
+}
