@@ -144,6 +144,8 @@ def _place(
         return None
     kept = sums_c[count - 1] if cuts else total
     place = int(np.searchsorted(sums_c[:count], draw * kept, side="right"))
-    if place == count:
-        return count - 1 if ends_here else None
-    return place
+    if place == count and not ends_here:
+        return None
+    # The total was added up in another order and may lie above the last sum: then it is the last
+    # token that has a weight, not one behind it that has none.
+    return min(place, int(np.searchsorted(sums_c[:count], sums_c[count - 1])))

@@ -68,7 +68,8 @@ export function entropy({ weights, sums }, count) {
 
 /** The rank that a number in [0, 1) draws. */
 export function pick({ sums, kept }, uniform) {
-  return Math.min(kept - 1, place(sums.subarray(0, kept), uniform * sums[kept - 1], true));
+  const inside = sums.subarray(0, kept);
+  return Math.min(place(inside, uniform * sums[kept - 1], true), place(inside, sums[kept - 1], false));
 }
 
 /** `count` ranks drawn one after the other. */

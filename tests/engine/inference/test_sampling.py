@@ -11,7 +11,7 @@ import torch
 
 from engine.errors import InvalidRequest, StepFailed
 from engine.inference.sampling import Sampler, SampleRow, SamplingParams
-from engine.inference.sampling_draw import uniform
+from engine.inference.sampling_draw import draw_, uniform
 from engine.inference.sampling_params import MAX_SEED
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -246,6 +246,16 @@ def test_tokens_of_no_probability_are_never_drawn_and_logprobs_stay_finite() -> 
     choices = Sampler(50).sample(logits, _rows(params, [3] * 200))
     assert all(choice.token_id < 10 and math.isfinite(choice.logprob) for choice in choices)
     assert len({choice.token_id for choice in choices}) == 10
+
+
+def test_the_last_number_below_one_draws_a_token_that_has_a_weight() -> None:
+    """Sums that are added up in different orders differ in their last digits."""
+    params = SamplingParams(temperature=1.0)
+    for seed in range(100):
+        logits = _logits(1, seed, vocabulary=2_000)
+        logits[0, -3:] = -math.inf
+        [token] = draw_(logits.clone(), [params], [1 - 2.0**-53])
+        assert logits[0, token] > -math.inf
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf])
