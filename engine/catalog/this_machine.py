@@ -8,6 +8,7 @@ import os
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
+from functools import lru_cache
 from pathlib import Path
 from types import MappingProxyType
 
@@ -135,9 +136,15 @@ def load_calibration() -> Calibration | None:
     if len(content) > _MAX_FILE_BYTES:
         raise FileFormatError("the calibration file is too large; calibrate again")
     try:
-        return _from_json(json.loads(content))
+        return _parsed(content)
     except (ValueError, TypeError, KeyError, RecursionError) as error:
         raise FileFormatError("the calibration file is malformed; calibrate again") from error
+
+
+@lru_cache(maxsize=1)
+def _parsed(content: bytes) -> Calibration:
+    """The file's content, parsed once: a diagnosis asks for this machine a thousand times."""
+    return _from_json(json.loads(content))
 
 
 def _from_json(values: object) -> Calibration:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from engine.inference.options import EngineOptions
 from engine.scheduling.blocks import DEFAULT_BLOCK_SIZE
-from webapp.i18n import N_, Texts
+from webapp.i18n import N_, Language
 from webapp.lessons.lesson import Basis, CodeLink, Figure, Guess, Lesson, Task, Teaching
 from webapp.lessons.variant_texts import VARIANT_TEXTS
 from webapp.pages.heads_view import models_on_offer
@@ -24,7 +24,7 @@ def figures() -> Mapping[str, Figure]:
     }
 
 
-def shows(said: Texts) -> Mapping[str, object]:
+def shows(_: Language) -> Mapping[str, object]:
     """Models whose heads can be compared."""
     return {"models": models_on_offer()}
 

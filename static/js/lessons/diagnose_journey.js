@@ -46,6 +46,9 @@ function painted() {
   });
 }
 
+/** How long the first text waited for the rest of its first character. */
+const held = ({ shown, arrived }) => (shown === null ? 0 : shown - arrived);
+
 /** Milliseconds of each station; null where one was not timed. */
 function stations(run, marks) {
   const { prefill } = phases(run);
@@ -63,9 +66,9 @@ function stations(run, marks) {
     wait: Math.max(0, token.time_ms - tokenize - steps),
     embed: known ? sum(embed) : null,
     prefill: steps - (known ? sum(embed) : 0),
-    detokenize: token.detokenize_ms,
+    detokenize: token.detokenize_ms + held(marks),
     back: trip / 2,
-    paint: marks.painted === null ? null : marks.painted - marks.arrived,
+    paint: marks.painted === null ? null : marks.painted - marks.shown,
   };
 }
 
@@ -119,10 +122,11 @@ function tell(run, spent, total) {
 }
 
 /** Which part of the way took longest: what the guess was about. */
-function reveal(spent, total) {
+function reveal(spent, total, wait) {
   if (guessed() === null) return;
   const add = (names) => sum(names.map((name) => spent[name] ?? 0));
-  const parts = [add(BEFORE), add(["embed", "prefill"]), add(AFTER)];
+  // A character that is not whole yet waits for the model.
+  const parts = [add(BEFORE), add(["embed", "prefill"]) + wait, add(AFTER) - wait];
   const right = parts.indexOf(Math.max(...parts));
   const [before, model, after] = parts.map(time);
   tellTruth(t("journey.truth", { total: time(total), before, model, after }), right);
@@ -138,7 +142,7 @@ function show(run, marks) {
   }
   drawLoop(run);
   tell(run, spent, total);
-  reveal(spent, total);
+  reveal(spent, total, held(marks));
   lastRun = run;
   did("journey");
   for (const then of waiting) then(run);
@@ -154,7 +158,7 @@ async function begin() {
   paint();
   setText(status, t("lesson.running"));
   setText(answer, "");
-  const marks = { pressed, sent: null, arrived: null, painted: null };
+  const marks = { pressed, sent: null, arrived: null, shown: null, painted: null };
   let first = null;
   const request = {
     prompt: prompt.value,
@@ -167,7 +171,9 @@ async function begin() {
       marks.arrived ??= performance.now();
       answer.textContent += event.text;
       // Only what can be seen is painted: a token inside a character has no text yet.
-      if (event.text) first ??= painted().then((when) => (marks.painted = when));
+      if (!event.text) return;
+      marks.shown ??= performance.now();
+      first ??= painted().then((when) => (marks.painted = when));
     },
   });
   marks.sent = performance.now();

@@ -11,7 +11,7 @@ import { mountTable } from "../table.js";
 import { sentences, t, time, times } from "../texts.js";
 import { generate, stop } from "./engine.js";
 import { did, guessed, say, tellTruth } from "./lesson.js";
-import { onReady } from "./ready.js";
+import { isReady, onReady } from "./ready.js";
 
 const form = document.getElementById("timeline-form");
 const prompt = document.getElementById("prompt");
@@ -115,10 +115,12 @@ function watch({ run, selected }) {
   if (seen.size === 2 && isOver(run)) did("steps");
 }
 
-onReady((ready) => {
+function readFacts() {
   store.facts = JSON.parse(document.getElementById("engine").dataset.engine) ?? store.facts;
-  // Pictures that need the engine load again once it is there.
-  if (ready) htmx.trigger(document.body, "engine-ready");
+}
+
+onReady((ready) => {
+  readFacts();
   go.disabled = !ready;
   document.getElementById("guess-run").disabled = !ready;
   if (!ready) tell(t("error.engine_unavailable"));
@@ -129,6 +131,13 @@ onReady((ready) => {
 for (const mount of [mountStrip, mountAnswers, mountTable]) onPaint(mount());
 onPaint(paintButtons);
 onPaint(watch);
+
+// The fragment is only swapped when something changed: the engine came, or the machine was measured.
+document.body.addEventListener("htmx:afterSettle", ({ target }) => {
+  if (target.id !== "engine" || !isReady()) return;
+  readFacts();
+  htmx.trigger(document.body, "engine-ready");
+});
 
 // The roof comes by itself; only then can steps be put on it.
 document.body.addEventListener("htmx:afterSettle", function mounted({ target }) {

@@ -6,6 +6,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.conftest import OpenPage
+from tests.browser.lessons.scripts import run_script
 from tests.webapp.live_server import LiveApp
 from webapp.pages.cases import CASES, solved
 
@@ -87,3 +88,8 @@ def test_cases(fake_server: LiveApp, open_page: OpenPage) -> None:
         expect(box.locator('.case-line[data-right="yes"]')).to_have_count(2)
         expect(box).to_have_attribute("data-solved", "yes")
     is_done(page, "cases")
+
+
+def test_its_scripts(real_server: LiveApp) -> None:
+    assert run_script("diagnose.py", real_server.url).startswith("slow to start\n")
+    assert '"verdict":"slow to start"' in run_script("diagnose.sh", real_server.url)

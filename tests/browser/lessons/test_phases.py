@@ -6,6 +6,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.conftest import OpenPage
+from tests.browser.lessons.scripts import run_script
 from tests.webapp.live_server import LiveApp
 
 pytestmark = [pytest.mark.browser, pytest.mark.serial]
@@ -63,3 +64,11 @@ def test_measured_beside_predicted_lengths(real_server: LiveApp, open_page: Open
     page.fill("#output-tokens", "4")
     press(page, "#measure")
     expect(page.locator("#lengths-measured")).to_contain_text("回答 4 个 token", timeout=30_000)
+
+
+def test_its_scripts(real_server: LiveApp) -> None:
+    told = run_script("phases.py", real_server.url).splitlines()
+    assert [line.split(":")[0] for line in told] == [
+        "prompt 512, answer 64", "prompt 4096, answer 64", "prompt 512, answer 512",
+    ]  # fmt: skip
+    assert run_script("phases.sh", real_server.url).count('"ttft"') == 3

@@ -39,6 +39,7 @@ def test_what_is_saved_is_loaded(state_dir: Path) -> None:
     assert load_calibration() == MEASURED
     save_calibration(replace(MEASURED, threads=1))
     assert load_calibration() == replace(MEASURED, threads=1)
+    assert load_calibration() is load_calibration(), "parsed once"
     assert [item.name for item in state_dir.iterdir()] == ["calibration.json"]
 
 
