@@ -142,7 +142,10 @@ LESSON = Lesson(
             "It did not stay at 5 times within {n} tokens. Ask for a longer answer."
         ),
         "race.ratio": N_("as long without the cache · measured"),
-        "race.same": N_("{same} of {n} tokens are the same in the same place."),
+        "race.same": N_(
+            "{same} of {n} tokens are the same in the same place. Both ran in float32, where "
+            "rounding hardly ever tips a choice."
+        ),
         "race.work": N_(
             "With the cache, {on} positions went through the model. Without it, {off}: every text "
             "of every step, from its beginning. That sum grows with the square of the answer."

@@ -152,6 +152,7 @@ async function race() {
     max_tokens: Number(document.getElementById("race-length").value),
     temperature: 0,
     ignore_eos: true,
+    dtype: "float32", // with fewer bits rounding tips a choice now and then, and the texts part
   };
   running = { id: null, ended: false };
   for (const kind of KINDS) {

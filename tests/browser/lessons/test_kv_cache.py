@@ -60,6 +60,15 @@ def test_every_task_by_keyboard(real_server: LiveApp, open_page: OpenPage) -> No
     expect(page.locator("#task-starve")).to_have_attribute("data-done", "yes")
 
 
+def test_its_claims(real_server: LiveApp, open_page: OpenPage) -> None:
+    page = open_page(real_server, "/learn/kv-cache")
+    for claim, told in (("C14", "819,200 B"), ("C22", "54 → 27 → 13 → 6")):
+        expect(page.locator(f"#{claim}")).to_contain_text(told)
+    page.locator("#C13 button").click()
+    expect(page.locator("#C13")).to_contain_text("Five times is no constant", timeout=120_000)
+    expect(page.locator("#C13")).to_contain_text("96 / 96")
+
+
 def output_of(command: list[str], server: LiveApp) -> str:
     service = {**os.environ, "SERVICE": server.url}
     done = subprocess.run(

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
+from typing import Any
+
 import pytest
 
 from engine.inference.messages import Accepted, Step, Token
-from webapp.claims.bench import Run
+from tests.webapp.fake_engine import FakeEngine
+from webapp.claims.bench import Bench, Run
 from webapp.claims.checks.kv_cache import (
     CONTEXTS,
+    TOKENS,
+    check_c13,
+    check_c14,
+    check_c22,
     judge_c13,
     judge_c14,
     judge_c22,
@@ -51,7 +59,7 @@ def test_c13(slow: list[float], verdict: Verdict, words: str) -> None:
     assert finding.verdict is verdict
     assert words in finding.sentence
     told = {item.name: item.value for item in finding.evidence}
-    assert told["same token in the same place"] == "40 / 40"
+    assert told["same token in the same place, in float32"] == "40 / 40"
     # A prompt of 3: 3 + 39 positions with the cache, the sum of 3 … 42 without.
     assert told["positions computed, with and without"] == f"42 / {sum(range(3, 43))}"
 
@@ -88,3 +96,14 @@ def test_the_largest_batch_is_what_the_bytes_leave_room_for() -> None:
         # 80 GB, 90% of it usable; 13.0e9 parameters of 2 bytes; what is left over is activations.
         room = 72e9 - 2 * 13_015_864_320 - batch * context * 819_200
         assert 0 < room < context * 819_200 + 2e9
+
+
+def test_they_ask_the_engine_and_the_catalogue() -> None:
+    engine, nothing = FakeEngine(), None
+    tools: Any = (nothing, nothing, nothing)
+    bench = Bench(engine, *tools, SAID)
+    assert asyncio.run(check_c13(bench)).verdict is Verdict.WRONG, "each step takes as long here"
+    asked = [(r.kv_cache, r.weights, r.max_tokens, r.ignore_eos) for r in engine.requests]
+    assert asked == [(kv, "float32", TOKENS, True) for kv in ("paged", "off")]
+    for check in (check_c14, check_c22):
+        assert asyncio.run(check(bench)).verdict is Verdict.CAVEAT

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
-from webapp.claims.checks.serving import Served, judge_c20
+from tests.webapp.fake_engine import FakeEngine
+from webapp.claims.bench import Bench
+from webapp.claims.checks.serving import PEOPLE, Served, check_c20, judge_c20
 from webapp.claims.claim import Verdict
 from webapp.i18n import Language, texts
 
@@ -44,3 +48,15 @@ def test_c20(changed: dict[str, float | bool], verdict: Verdict) -> None:
 
 def test_the_gain_is_told() -> None:
     assert "5.5 times the tokens" in judge_c20(GOOD, (0.007, 0.009), SAID).sentence
+
+
+def test_it_asks_the_engine() -> None:
+    engine = FakeEngine()
+    nothing: Any = (None, None, None)
+    finding = asyncio.run(check_c20(Bench(engine, *nothing, SAID)))
+    # That engine gives everybody a token a millisecond, drafts nothing and keeps nothing.
+    assert finding.verdict is Verdict.CAVEAT
+    assert f"Here {PEOPLE} people together get 8.0 times" in finding.sentence
+    methods = [r.speculation.method for r in engine.requests if r.speculation]
+    assert methods == ["ngram"]
+    assert [r.prefix_cache for r in engine.requests].count(True) == 2
