@@ -102,7 +102,7 @@ function paintTexts() {
   const place = part("same");
   const nodes = slow.map((token, i) => {
     const same = fast[i]?.id === token.id;
-    return el(same ? "span" : "s", same ? "" : "other", visible(token.piece));
+    return same ? el("span", "", token.piece) : el("s", "other", visible(token.piece));
   });
   place.replaceChildren(...nodes);
 }
