@@ -29,6 +29,7 @@ from webapp import json_codec
 from webapp.problems import FieldError, Problem, ProblemResponse, Refusal
 from webapp.rendering import render
 from webapp.schemas.explain import explain_errors
+from webapp.store.records import StoreUnavailable
 
 log = structlog.get_logger("webapp.errors")
 
@@ -47,6 +48,7 @@ def install_error_handlers(app: FastAPI) -> None:
     app.add_exception_handler(RequestValidationError, _validation)
     app.add_exception_handler(HTTPException, _http)
     app.add_exception_handler(EngineError, _engine)
+    app.add_exception_handler(StoreUnavailable, _store)
 
 
 def engine_problem(error: EngineError) -> Problem:
@@ -103,6 +105,15 @@ async def _engine(request: Request, error: Exception) -> Response:
     if not isinstance(error, EngineError):
         raise error
     return engine_problem(error).response()
+
+
+async def _store(request: Request, error: Exception) -> Response:
+    return ProblemResponse(
+        503,
+        "store_unavailable",
+        "Saved runs cannot be reached at the moment; the failure was logged.",
+        headers={"retry-after": "10"},
+    )
 
 
 async def _validation(request: Request, error: Exception) -> Response:

@@ -8,8 +8,8 @@ import { mountElsewhere } from "./elsewhere.js";
 import { keepForm } from "./keep.js";
 import { mountBefore } from "./playground/before.js";
 import { mountKeep } from "./playground/keep-run.js";
-import { documentOf } from "./playground/saved.js";
 import { mountReplay } from "./playground/replay.js";
+import { canSave, documentOf } from "./playground/saved.js";
 import { mountPrinted } from "./printed.js";
 import { ask, mountReach } from "./reach.js";
 import { mountRoofline } from "./roofline.js";
@@ -44,7 +44,7 @@ const socket = new Socket(document.getElementById("ask").dataset.socket, {
       (event.type === "error" && !event.request_id && run.status === "sending");
     if (!mine || isOver(run)) return;
     take(run, event);
-    if (event.type === "accepted") run.roof = roofOf(run);
+    if (event.type === "accepted") Object.assign(run, { facts: store.facts, roof: roofOf(run) });
     if (event.type === "error") failed(event);
     if (isOver(run)) offer(run);
     changed();
@@ -89,7 +89,7 @@ function fail(code) {
 
 /** What can be done with a run that is over: replay it, keep it, compare it. */
 function offer(run) {
-  if (run.accepted && run.steps.length) replay.load(run.events, () => documentOf(run));
+  if (canSave(run) && run.steps.length) replay.load(run.events, () => documentOf(run));
   keep.show(run);
 }
 
@@ -105,7 +105,6 @@ function run() {
   replay.unload();
   keep.show(null);
   store.live = newRun(readRequest());
-  store.live.facts = store.facts;
   store.run = store.live;
   store.selected = null;
   root.dataset.state = store.run.status; // at once: a second click must not see the old run's end

@@ -21,6 +21,7 @@ export function newRun(request) {
     dropped: 0,
     done: null,
     error: null,
+    endedAt: null, // Unix time in ms by this machine's clock
   };
 }
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -155,6 +154,45 @@ def test_a_replay_steps_by_keyboard_and_ends_as_the_run_ended(
     expect(page.locator(".token")).to_have_count(2)
 
 
+def test_a_replay_can_begin_before_anything_happened(
+    fake_server: LiveApp, open_page: OpenPage
+) -> None:
+    page = open_page(fake_server, "/runs/example")
+    expect(page.locator("#run")).to_have_attribute("data-state", "done")
+    page.locator("#replay [data-time]").focus()
+    page.keyboard.press("Home")
+    expect(page.locator(".token")).to_have_count(0)
+    assert at(page) == 0
+    with page.expect_download():  # a picture of nothing is one, too
+        page.get_by_role("button", name="SVG").click()
+    page.get_by_role("button", name="One event forth").click()
+    assert at(page) > 0
+    page.locator("#replay [data-time]").focus()
+    page.keyboard.press("End")
+    expect(page.locator("#run")).to_have_attribute("data-state", "done")
+
+
+def test_a_document_becomes_a_run_and_the_same_document_again(
+    fake_server: LiveApp, open_page: OpenPage
+) -> None:
+    page = open_page(fake_server, "/runs/example")
+    expect(page.locator("#run")).to_have_attribute("data-state", "done")
+    first, again = page.evaluate(
+        """async () => {
+            const { documentOf, runOf } = await import("/static/js/playground/saved.js");
+            const answer = await fetch("/api/v1/runs/example");
+            const document = (await answer.json()).run;
+            const at = document.events.findIndex((event) => event.type === "token");
+            document.events.splice(at, 0, {
+                type: "drafted", draft_token_ids: [1], draft_pieces: ["a"], accepted: 0, sample: 0,
+            });
+            const run = runOf(structuredClone(document));
+            return [document, documentOf(run, { title: document.title })];
+        }"""
+    )
+    assert again == first
+
+
 def test_a_replay_keeps_to_the_recorded_times(fake_server: LiveApp, open_page: OpenPage) -> None:
     page = open_page(fake_server, "/runs/example")
     expect(page.locator("#run")).to_have_attribute("data-state", "done")
@@ -275,54 +313,3 @@ def test_no_barrier_and_no_overflow(
     assert [f"{v['id']}: {[n['target'] for n in v['nodes']]}" for v in found] == []
     wide = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
     assert page.evaluate(wide) <= 0
-
-
-def test_stages_by_keyboard(fake_server: LiveApp, open_page: OpenPage) -> None:
-    page = open_page(fake_server, "/runs/example")
-    expect(page.locator("#run")).to_have_attribute("data-state", "done")
-    page.focus("#stage-tokens")
-    for _ in range(3):
-        page.keyboard.press("ArrowRight")
-    expect(page.locator("#stage-choices")).to_be_focused()
-    page.keyboard.press("Enter")
-    panel = page.locator("#panel-choices")
-    expect(panel).to_be_visible()
-    page.keyboard.press("Home")
-    expect(page.locator("#stage-tokens")).to_be_focused()
-    page.keyboard.press("Escape")
-    expect(panel).to_be_hidden()
-    expect(page.locator("#stage-choices")).to_be_focused()
-
-
-def test_the_choices_of_every_token_are_shown(fake_server: LiveApp, open_page: OpenPage) -> None:
-    page = open_page(fake_server, "/runs/example")
-    expect(page.locator("#run")).to_have_attribute("data-state", "done")
-    document = page.evaluate("fetch('/api/v1/runs/example').then((answer) => answer.json())")
-    tokens = [event for event in document["run"]["events"] if event["type"] == "token"]
-    page.click("#stage-choices")
-    panel = page.locator("#panel-choices")
-    page.locator(".token").nth(4).focus()
-    expect(panel).to_contain_text("Token 5 of the answer")
-    chosen = panel.locator(".chosen")
-    expect(chosen).to_have_count(1)
-    expect(chosen.locator("th")).to_have_text(tokens[4]["piece"].replace(" ", "·"))
-    shares = [
-        float(share.removesuffix("%"))
-        for share in panel.locator(".bar-fill").evaluate_all(
-            "bars => bars.map((bar) => bar.style.getPropertyValue('--share'))"
-        )
-    ]
-    assert sum(shares) == pytest.approx(100, abs=0.01)
-    likeliest = max(top["logprob"] for top in tokens[4]["top_logprobs"])
-    assert shares[0] == pytest.approx(100 * math.exp(likeliest))
-
-
-def test_an_open_stage_unfolds_in_its_place(fake_server: LiveApp, open_page: OpenPage) -> None:
-    page = open_page(fake_server, "/runs/example", viewport=PHONE)
-    page.click("#stage-tokens")
-    expect(page.locator(".piece-chip").first).to_be_visible()
-    tops = [
-        page.locator(place).bounding_box()["y"]  # pyright: ignore[reportOptionalSubscript]
-        for place in ("#stage-tokens", "#panel-tokens", "#stage-vectors")
-    ]
-    assert tops == sorted(tops)

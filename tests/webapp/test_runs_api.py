@@ -107,6 +107,21 @@ def test_quotas(state_dir: Path, run: Document) -> None:
         assert answers[-1].json()["code"] == "store_full"
 
 
+def test_without_its_database_the_rest_goes_on(tmp_path: Path, run: Document) -> None:
+    nowhere = f"sqlite+aiosqlite:///{tmp_path}/no/such/folder/runs.sqlite3"
+    with running_app(Settings(database_url=nowhere), FakeEngine()) as app:
+        answers = [
+            httpx2.post(f"{app.url}/api/v1/runs", json=run),
+            httpx2.get(f"{app.url}/api/v1/runs/anything"),
+            httpx2.get(f"{app.url}/runs/anything"),
+        ]
+        assert [answer.status_code for answer in answers] == [503] * 3
+        assert {answer.json()["code"] for answer in answers} == {"store_unavailable"}
+        assert str(tmp_path) not in answers[0].text
+        assert httpx2.get(f"{app.url}/api/v1/runs/example").status_code == 200
+        assert httpx2.get(app.url).status_code == 200
+
+
 def test_a_larger_body_than_elsewhere_is_read(http: httpx2.Client, run: Document) -> None:
     run["events"][-1]["text"] = "long " * 100_000
     assert http.post("/runs", json=run).status_code == 201

@@ -52,7 +52,7 @@ _EXPORTED: dict[int | str, dict[str, object]] = {
     "/runs",
     status_code=201,
     response_model=RunReceipt,
-    responses=problem_responses(400, 403, 408, 413, 415, 422, 429, 507),
+    responses=problem_responses(400, 403, 408, 413, 415, 422, 429, 503, 507),
     openapi_extra=_BODY,
 )
 async def save_run(request: Request, runs: RunsDep) -> Response:
@@ -91,7 +91,9 @@ async def export_unsaved_run(request: Request, format: Form) -> Response:
     return await _exported(await _read_run(request), format)
 
 
-@router.get("/runs/{run_id}", response_model=RunDocument, responses=problem_responses(404, 422))
+@router.get(
+    "/runs/{run_id}", response_model=RunDocument, responses=problem_responses(404, 422, 503)
+)
 async def read_run(run_id: RunId, runs: RunsDep) -> Response:
     """A saved run with all its events. ``example`` comes with the program."""
     return JsonResponse((await find_run(runs, run_id)).model_dump())
@@ -100,7 +102,7 @@ async def read_run(run_id: RunId, runs: RunsDep) -> Response:
 @router.get(
     "/runs/{run_id}/export",
     response_class=Response,
-    responses={**_EXPORTED, **problem_responses(404, 422)},
+    responses={**_EXPORTED, **problem_responses(404, 422, 503)},
 )
 async def export_run(run_id: RunId, format: Form, runs: RunsDep) -> Response:
     """A saved run in a form for other programs: its document, CSV of its steps or its tokens, or
@@ -113,7 +115,7 @@ async def export_run(run_id: RunId, format: Form, runs: RunsDep) -> Response:
 @router.delete(
     "/runs/{run_id}",
     status_code=204,
-    responses=problem_responses(403, 404, 408, 413, 422),
+    responses=problem_responses(403, 404, 408, 413, 422, 503),
 )
 async def delete_run(run_id: RunId, delete_token: DeleteToken, runs: RunsDep) -> Response:
     """Deletes a run, for whoever saved it."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from webapp.i18n import N_
+from webapp.i18n import N_, Language, texts
+from webapp.pages.script_texts import script_texts, translated
 
 PLAYGROUND_TEXTS: Mapping[str, str | tuple[str, str]] = {
     # the stage of choices
@@ -30,6 +31,7 @@ PLAYGROUND_TEXTS: Mapping[str, str | tuple[str, str]] = {
     "keep.many": N_("Many runs were saved from this network. Try again in some minutes."),
     "keep.full": N_("There is no room for more saved runs here. Export it instead."),
     "picture.measured": N_("TTFT {ttft} · ITL {itl} · measured"),
+    "picture.legend": N_("Filled: measured. Outlined: predicted."),
     "picture.where": N_("{model} on {machine} · {date} · First Token"),
     # comparing
     "kind.predicted": N_("predicted"),
@@ -80,3 +82,9 @@ PLAYGROUND_TEXTS: Mapping[str, str | tuple[str, str]] = {
     "compare.setting.machine": N_("Machine"),
     "compare.ready": N_("Both runs stand side by side now."),
 }
+
+
+def playground_texts(language: Language) -> dict[str, str | tuple[str, str]]:
+    """The texts of the scripts of every page that shows a run."""
+    known = texts(language)
+    return script_texts(known) | translated(PLAYGROUND_TEXTS, known)

@@ -14,8 +14,8 @@ from webapp.pages.elsewhere import (
     read_question,
 )
 from webapp.pages.engine_view import engine_view
+from webapp.pages.playground_texts import playground_texts
 from webapp.pages.roofline_view import choose_dtype, roofline_view
-from webapp.pages.run_routes import playground_texts
 from webapp.pages.suggestions import SUGGESTIONS
 from webapp.rendering import language_of, render
 

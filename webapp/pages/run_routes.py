@@ -11,10 +11,9 @@ from starlette.exceptions import HTTPException
 
 from webapp import json_codec
 from webapp.dependencies import RunsDep
-from webapp.i18n import Language, texts
-from webapp.pages.playground_texts import PLAYGROUND_TEXTS
+from webapp.i18n import Language
+from webapp.pages.playground_texts import playground_texts
 from webapp.pages.run_view import ComparisonView, RunView, Side, asked_id, run_view
-from webapp.pages.script_texts import script_texts, translated
 from webapp.rendering import language_of, render
 from webapp.schemas.saved_run import SavedRun
 from webapp.store.records import StoredRun
@@ -23,12 +22,6 @@ from webapp.store.saved_runs import SavedRuns
 router = APIRouter(default_response_class=HTMLResponse, include_in_schema=False)
 
 _ID = re.compile(r"[A-Za-z0-9_-]{1,32}")
-
-
-def playground_texts(language: Language) -> dict[str, str | tuple[str, str]]:
-    """The texts of the scripts of every page that shows a run."""
-    known = texts(language)
-    return script_texts(known) | translated(PLAYGROUND_TEXTS, known)
 
 
 @router.get("/runs/{run_id}", name="run_page")

@@ -26,6 +26,10 @@ class StoredRun:
     document: bytes
 
 
+class StoreUnavailable(Exception):
+    """The database cannot be opened."""
+
+
 class StoreFull(Exception):
     """All saved runs together would take more than may be kept."""
 

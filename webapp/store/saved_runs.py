@@ -11,16 +11,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 import anyio.to_thread
+import structlog
 
 from webapp import json_codec
 from webapp.live.rate_limit import TokenBucket
 from webapp.settings import Settings
-from webapp.store.records import Receipt, StoredRun
+from webapp.store.records import Receipt, StoredRun, StoreUnavailable
 
 if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncEngine
 
     from webapp.store.runs import RunTable
+
+log = structlog.get_logger("webapp.store")
 
 EXAMPLE_ID = "example"
 """The id of the recorded run that comes with the program."""
@@ -48,7 +51,10 @@ class SavingRate:
 
 
 class SavedRuns:
-    """Opens the database at the first use, because most visits need none of it."""
+    """Opens the database at the first use, because most visits need none of it.
+
+    Every method raises ``StoreUnavailable`` while it cannot be opened.
+    """
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -81,7 +87,12 @@ class SavedRuns:
             if self._table is None:
                 # SQLAlchemy and alembic take half a second to import: not on the event loop.
                 open_database, make_table = await anyio.to_thread.run_sync(_import_store)
-                self._engine = await open_database(self._settings.database_url)
+                try:
+                    self._engine = await open_database(self._settings.database_url)
+                except Exception as error:
+                    # Whatever a driver raises: the next use tries again.
+                    log.error("store_unavailable", error=str(error)[:300])
+                    raise StoreUnavailable from error
                 self._table = make_table(
                     self._engine,
                     self._settings.run_keep_days * 24 * 3600,

@@ -9,7 +9,7 @@ import { save } from "./download.js";
 const WIDTH = 720;
 const MARGIN = 24;
 const STRIP = { top: 84, height: 60 };
-const ROOF_TOP = 200;
+const ROOF_TOP = 208;
 const PIXELS = 2; // of the PNG, for each unit of the SVG
 /** What the style sheets decide, written into the picture as attributes. */
 const LOOKS = [
@@ -78,6 +78,7 @@ function draw(run) {
     words(measured, MARGIN, 36, { ...ink, "font-size": 18, "font-weight": 650 }),
     words(place, MARGIN, 60, ink),
     bar,
+    words(t("picture.legend"), MARGIN, ROOF_TOP - 12, { ...ink, "font-size": 13 }),
     words("0", MARGIN, STRIP.top + STRIP.height + 20, ink),
     words(time(end), WIDTH - MARGIN, STRIP.top + STRIP.height + 20, { ...ink, "text-anchor": "end" }),
     chart,
