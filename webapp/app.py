@@ -40,6 +40,7 @@ from webapp.origins import HostPolicy, OriginPolicy
 from webapp.pages import (
     case_routes,
     kv_routes,
+    layers_routes,
     lesson_fragments,
     lesson_routes,
     phases_routes,
@@ -116,6 +117,7 @@ def create_app(settings: Settings | None = None, engine: EnginePort | None = Non
     app.include_router(search_routes.router)
     app.include_router(lesson_routes.router)
     app.include_router(lesson_fragments.router)
+    app.include_router(layers_routes.router)
     app.include_router(phases_routes.router)
     app.include_router(case_routes.router)
     app.include_router(kv_routes.router)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from webapp.lessons.attention import LESSON as ATTENTION
 from webapp.lessons.diagnose import LESSON as DIAGNOSE
 from webapp.lessons.kv_cache import LESSON as KV_CACHE
+from webapp.lessons.layers import LESSON as LAYERS
 from webapp.lessons.lesson import CodeLink, Lesson
 from webapp.lessons.loop import LESSON as LOOP
 from webapp.lessons.phases import LESSON as PHASES
@@ -19,6 +20,7 @@ LESSONS: tuple[Lesson, ...] = (
     TOKENS,
     VECTORS,
     ATTENTION,
+    LAYERS,
     SAMPLING,
     PHASES,
     KV_CACHE,

@@ -17,8 +17,8 @@ let reading = null;
 
 export const text = () => current;
 
-/** What the engine says of its model: `num_layers`, `hidden_size`, … or null before it is ready. */
-export const model = () => JSON.parse(document.getElementById("engine").dataset.engine)?.model ?? null;
+/** What the engine's fragment says of its model: `layers`, `hidden`, `intermediate`, … */
+export const facts = () => JSON.parse(document.getElementById("engine").dataset.engine) ?? {};
 
 /** Calls `then(text)` for the text that is there, and for every new one. */
 export function onText(then) {
