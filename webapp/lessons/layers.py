@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from engine.catalog.models import all_models
-from webapp.i18n import N_
+from webapp.i18n import N_, Language
 from webapp.lessons.lesson import Basis, CodeLink, Figure, Guess, Lesson, Task, Teaching
 from webapp.pages.layers_view import MOST_POWER, USUAL_POWER
 
@@ -20,7 +20,7 @@ def figures() -> Mapping[str, Figure]:
     }
 
 
-def shows() -> Mapping[str, object]:
+def shows(_: Language) -> Mapping[str, object]:
     """What the form offers."""
     return {"models": all_models(), "most_power": MOST_POWER, "usual_power": USUAL_POWER}
 
@@ -29,7 +29,7 @@ _TEXTS: Mapping[str, str | tuple[str, str]] = {
     "inside.reading": N_("The model reads your text…"),
     "inside.waiting": N_("The engine is not ready yet. The picture comes by itself."),
     "inside.read": N_("Tokens: {n}, read by the model just now."),
-    "lens.after": N_("after"),
+    "lens.after": N_("layer"),
     "lens.embedding": N_("the embedding"),
     "lens.embeddingShort": N_("emb."),
     "lens.layer": N_("layer {layer}"),
