@@ -30,10 +30,10 @@ article.append(new Option(t("lang.all"), 0));
 
 /** A language by its own name, and by the reader's name for it. */
 function named(language) {
-  const name = el("span");
+  const name = el("span", "language");
   const own = el("span", "", language.own_name);
   own.lang = language.tag;
-  name.append(own, el("span", "soft", ` ${NAMES.of(language.tag)}`));
+  name.append(own, " ", el("span", "soft", NAMES.of(language.tag)));
   return name;
 }
 
