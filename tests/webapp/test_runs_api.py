@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import copy
 import csv
 import io
@@ -19,7 +20,8 @@ from tests.webapp.live_server import LiveApp, running_app
 from tests.webapp.saved_run import Document, recorded_run
 from webapp.problems import MAX_BYTES
 from webapp.settings import Settings
-from webapp.store.saved_runs import MAX_ADDRESSES, SavingRate
+from webapp.store.records import Receipt
+from webapp.store.saved_runs import MAX_ADDRESSES, SavedRuns, SavingRate
 
 
 @pytest.fixture(scope="module")
@@ -120,6 +122,36 @@ def test_without_its_database_the_rest_goes_on(tmp_path: Path, run: Document) ->
         assert str(tmp_path) not in answers[0].text
         assert httpx2.get(f"{app.url}/api/v1/runs/example").status_code == 200
         assert httpx2.get(app.url).status_code == 200
+
+
+def test_under_a_prefix(state_dir: Path, run: Document) -> None:
+    run["events"][-1]["text"] = "long " * 100_000
+    with running_app(Settings(root_path="/lab"), FakeEngine()) as app:
+        saved = httpx2.post(f"{app.url}/lab/api/v1/runs", json=run)
+        run_id = saved.json()["id"]
+        assert saved.json()["path"] == f"/lab/runs/{run_id}"
+        assert saved.headers["location"] == f"/lab/api/v1/runs/{run_id}"
+        page = httpx2.get(f"{app.url}/lab/runs/{run_id}").text
+        assert 'action="/lab/compare"' in page
+        assert 'data-home="/lab/"' in page
+
+
+async def saved_by_hand(document: bytes) -> Receipt:
+    runs = SavedRuns(Settings())
+    try:
+        return await runs.save(document)
+    finally:
+        await runs.close()
+
+
+def test_a_run_of_another_version_is_not_shown_and_breaks_nothing(state_dir: Path) -> None:
+    with running_app(Settings(), FakeEngine()) as app:
+        saved = asyncio.run(saved_by_hand(b'{"version": 99}'))
+        place = f"{app.url}/api/v1/runs/{saved.id}"
+        assert httpx2.get(place).json()["run"] == {"version": 99}
+        assert httpx2.get(f"{place}/export?format=trace").status_code == 404
+        page = httpx2.get(f"{app.url}/runs/{saved.id}", headers={"accept": "text/html"})
+        assert page.status_code == 404
 
 
 def test_a_larger_body_than_elsewhere_is_read(http: httpx2.Client, run: Document) -> None:

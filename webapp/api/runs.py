@@ -20,7 +20,7 @@ from webapp.schemas.problem import problem_responses
 from webapp.schemas.run_documents import RunDocument, RunReceipt
 from webapp.schemas.saved_run import EVENT_TAGS, SavedRun
 from webapp.store.records import StoreFull, WrongToken
-from webapp.store.saved_runs import SavedRuns, iso
+from webapp.store.saved_runs import iso, read_stored
 
 router = APIRouter(tags=["runs"])
 
@@ -96,7 +96,15 @@ async def export_unsaved_run(request: Request, format: Form) -> Response:
 )
 async def read_run(run_id: RunId, runs: RunsDep) -> Response:
     """A saved run with all its events. ``example`` comes with the program."""
-    return JsonResponse((await find_run(runs, run_id)).model_dump())
+    found = await runs.get(run_id)
+    if found is None:
+        raise _unknown()
+    run = await anyio.to_thread.run_sync(json_codec.loads, found.document)
+    expires = None if found.expires is None else iso(found.expires)
+    told = RunDocument(
+        id=run_id, created=iso(found.created), expires=expires, run=cast("dict[str, object]", run)
+    )
+    return JsonResponse(told.model_dump())
 
 
 @router.get(
@@ -107,8 +115,10 @@ async def read_run(run_id: RunId, runs: RunsDep) -> Response:
 async def export_run(run_id: RunId, format: Form, runs: RunsDep) -> Response:
     """A saved run in a form for other programs: its document, CSV of its steps or its tokens, or
     a trace for Perfetto and chrome://tracing."""
-    found = await find_run(runs, run_id)
-    run = await anyio.to_thread.run_sync(check_run, found.run)
+    found = await runs.get(run_id)
+    run = None if found is None else await anyio.to_thread.run_sync(read_stored, found)
+    if run is None:
+        raise _unknown()
     return await _exported(run, format)
 
 
@@ -128,26 +138,14 @@ async def delete_run(run_id: RunId, delete_token: DeleteToken, runs: RunsDep) ->
     return Response(status_code=204)
 
 
-async def find_run(runs: SavedRuns, run_id: str) -> RunDocument:
-    """The run of that id; raises ``Problem`` 404 if there is none."""
-    found = await runs.get(run_id)
-    if found is None:
-        raise _unknown()
-    run = await anyio.to_thread.run_sync(json_codec.loads, found.document)
-    expires = None if found.expires is None else iso(found.expires)
-    return RunDocument(
-        id=run_id, created=iso(found.created), expires=expires, run=cast("dict[str, object]", run)
-    )
-
-
 async def _read_run(request: Request) -> SavedRun:
     """The run in the body, checked beside the event loop: it may have megabytes."""
     check_media_type(request)
     body = await request.body()
-    return await anyio.to_thread.run_sync(lambda: check_run(read_json(body)))
+    return await anyio.to_thread.run_sync(lambda: _check_run(read_json(body)))
 
 
-def check_run(document: object) -> SavedRun:
+def _check_run(document: object) -> SavedRun:
     """A document as a run; raises ``Problem`` 422 naming the field for one that is none."""
     try:
         # Strict at every depth: the events' own models would convert.

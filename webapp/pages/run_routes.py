@@ -9,15 +9,13 @@ from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse
 from starlette.exceptions import HTTPException
 
-from webapp import json_codec
 from webapp.dependencies import RunsDep
 from webapp.i18n import Language
 from webapp.pages.playground_texts import playground_texts
 from webapp.pages.run_view import ComparisonView, RunView, Side, asked_id, run_view
 from webapp.rendering import language_of, render
-from webapp.schemas.saved_run import SavedRun
 from webapp.store.records import StoredRun
-from webapp.store.saved_runs import SavedRuns
+from webapp.store.saved_runs import SavedRuns, read_stored
 
 router = APIRouter(default_response_class=HTMLResponse, include_in_schema=False)
 
@@ -74,6 +72,6 @@ async def _find(runs: SavedRuns, run_id: str, language: Language) -> RunView | N
     return await anyio.to_thread.run_sync(_view, stored, language)
 
 
-def _view(stored: StoredRun, language: Language) -> RunView:
-    document = json_codec.loads(stored.document)
-    return run_view(stored, SavedRun.model_validate(document, strict=True), language)
+def _view(stored: StoredRun, language: Language) -> RunView | None:
+    run = read_stored(stored)
+    return None if run is None else run_view(stored, run, language)

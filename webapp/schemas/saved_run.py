@@ -4,6 +4,9 @@ came. It is saved, shared, replayed, compared and exported in this form.
 It comes from a browser, so everything in it is a claim. What is checked is that it has the shape of
 a run: every event is one that ``/ws/generate`` sends (without ``request_id`` and ``seq``), in an
 order in which it sends them, with times and counts that a picture can be drawn from.
+
+What was stored is read with these models again. A field that an event gets later needs a default,
+or a new version here that reads the old one: runs saved before could not be shown any more.
 """
 
 from __future__ import annotations

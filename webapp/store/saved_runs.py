@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING, cast
 
 import anyio.to_thread
 import structlog
+from pydantic import ValidationError
 
 from webapp import json_codec
 from webapp.live.rate_limit import TokenBucket
+from webapp.schemas.saved_run import SavedRun
 from webapp.settings import Settings
 from webapp.store.records import Receipt, StoredRun, StoreUnavailable
 
@@ -114,6 +116,15 @@ def example_run() -> StoredRun:
     document = _EXAMPLE_FILE.read_bytes()
     run = cast("dict[str, int]", json_codec.loads(document))
     return StoredRun(EXAMPLE_ID, run["ran_at_ms"] // 1000, None, document)
+
+
+def read_stored(stored: StoredRun) -> SavedRun | None:
+    """The run in a stored document; None if it has a form that this version does not read."""
+    try:
+        return SavedRun.model_validate(json_codec.loads(stored.document), strict=True)
+    except ValidationError as error:
+        log.warning("stored_run_not_read", run=stored.id, faults=error.error_count())
+        return None
 
 
 def iso(seconds: int) -> str:
