@@ -37,6 +37,8 @@ class WordMerges:
         backend: Any = self._backend
         if backend.normalizer is not None:
             text = backend.normalizer.normalize_str(text)
+        if backend.pre_tokenizer is None:
+            return [_as_bytes(text)]
         cut: list[tuple[str, tuple[int, int]]] = backend.pre_tokenizer.pre_tokenize_str(text)
         return [_as_bytes(word) for word, _ in cut]
 

@@ -9,14 +9,17 @@ from pydantic import Field
 from engine.inference.probes.limits import MAX_MERGED_CHARS
 from webapp.schemas.base import OutputModel, PlainText, StrictModel
 
-MAX_TEXT_CHARS = 4_000
-MAX_TRAINED_MERGES = 200
+MAX_TEXT_CHARS = 32_768
+"""As long as a prompt may be."""
 
-Text = Annotated[PlainText, Field(min_length=1, max_length=MAX_TEXT_CHARS)]
+MAX_TRAINED_CHARS = 4_000
+"""Each merge counts the pairs of the whole text again."""
+
+MAX_TRAINED_MERGES = 200
 
 
 class EncodeRequest(StrictModel):
-    text: Text
+    text: Annotated[PlainText, Field(min_length=1, max_length=MAX_TEXT_CHARS)]
 
 
 class WordMergesRequest(StrictModel):
@@ -24,7 +27,7 @@ class WordMergesRequest(StrictModel):
 
 
 class TrainRequest(StrictModel):
-    text: Text
+    text: Annotated[PlainText, Field(min_length=1, max_length=MAX_TRAINED_CHARS)]
     merges: Annotated[int, Field(ge=1, le=MAX_TRAINED_MERGES)] = 50
 
 

@@ -10,7 +10,6 @@ import { bar, latest, row, settled, spaced, tellIn, tile } from "./token-tiles.j
 
 const find = (id) => document.getElementById(id);
 const MOST_TILES = 400;
-const MOST_STORED = 4000; // characters that the stored vocabularies take
 
 // ── the guess ──────────────────────────────────────────────────────────────────────────────────
 
@@ -131,7 +130,7 @@ function refresh() {
   }
   const [path, body] = question();
   ask(async (signal) => draw(await post(path, body, { signal })), tellIn(find("lab-problem")));
-  const text = field.value.slice(0, MOST_STORED);
+  const text = field.value;
   compare(
     async (signal) => drawAll(await post("/api/v1/tokenizers/compare", { text }, { signal })),
     tellIn(find("lab-problem")),
