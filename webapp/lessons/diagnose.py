@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 
 from webapp.i18n import N_, Language, texts
 from webapp.lessons.lesson import CodeLink, Guess, Lesson, Task, Teaching
-from webapp.pages.cases import CASES, case_view
+from webapp.pages.cases import CASES, CaseView, case_view
 from webapp.pages.diagnose_view import DiagnoseQuestion, diagnose_form
 from webapp.pages.elsewhere import measured_device
 
 
-def _shows(language: Language) -> Mapping[str, object]:
+@cache
+def _cases(language: Language) -> tuple[CaseView, ...]:
     said = texts(language)
+    return tuple(case_view(case, said) for case in CASES)
+
+
+def _shows(language: Language) -> Mapping[str, object]:
     return {
-        "cases": tuple(case_view(case, said) for case in CASES),
+        "cases": _cases(language),
         "diagnosis": diagnose_form(DiagnoseQuestion()),
         "measured_device": measured_device,
     }

@@ -7,6 +7,7 @@ from playwright.sync_api import Page, expect
 
 from tests.browser.conftest import OpenPage
 from tests.browser.lessons.scripts import run_script
+from tests.webapp.fake_engine import FakeEngine
 from tests.webapp.live_server import LiveApp
 
 pytestmark = [pytest.mark.browser, pytest.mark.serial]
@@ -72,3 +73,19 @@ def test_its_scripts(real_server: LiveApp) -> None:
         "prompt 512, answer 64", "prompt 4096, answer 64", "prompt 512, answer 512",
     ]  # fmt: skip
     assert run_script("phases.sh", real_server.url).count('"ttft"') == 3
+
+
+def test_an_engine_that_comes_later(
+    fake_engine: FakeEngine, fake_server: LiveApp, open_page: OpenPage
+) -> None:
+    fake_engine.state, info, fake_engine.info = "starting", fake_engine.info, None
+    page = open_page(fake_server, "/learn/phases")
+    for button in ("#go", "#guess-run", "#sweep-run", "#measure"):
+        expect(page.locator(button)).to_be_disabled()
+    expect(page.locator("#status")).to_contain_text("not ready yet")
+    expect(page.locator("#forecast")).to_contain_text("not ready yet")
+    fake_engine.state, fake_engine.info = "ready", info
+    expect(page.locator("#forecast")).to_contain_text("has not been measured")
+    expect(page.locator("#status")).to_be_empty()
+    press(page, "#go")
+    is_done(page, "run")

@@ -10,10 +10,13 @@ from fastapi.testclient import TestClient
 from engine.errors import EngineUnavailable, InvalidRequest
 from engine.simulator.search.cell import Cell
 from engine.simulator.search.estimate import estimate
+from webapp.charts import Roof
 from webapp.i18n import Language, texts
+from webapp.pages import phases_view
 from webapp.pages.phases_forecast import (
     NOT_MEASURED,
     Elsewhere,
+    StepPrice,
     compute_bound_from,
     forecast,
     here,
@@ -88,6 +91,37 @@ def test_measured_points_stand_alone_where_nothing_is_predicted() -> None:
     (plot,) = view.plots
     assert plot.columns == ("measured",)
     assert len(plot.wide.lines[0].dots) == 2
+
+
+class Usual:
+    """A machine that takes 1 ms a token, typically twice that, and cuts prompts at 100 tokens."""
+
+    step_tokens = 100
+    max_context = 1000
+    roof = Roof(1e9, 1e10)
+    before_first = 0.0
+
+    def price(self, context: int, new: int) -> StepPrice:
+        bound = "compute" if new > 10 else "memory"
+        typical = 2e-3 * new
+        return StepPrice(1e6 * new, 1e6, 1e-3 * new, bound, typical, (1e-3 * new, 4e-3 * new), 5e-4)
+
+
+def test_typical_times_have_a_band_and_count_what_lies_between_steps(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(phases_view, "here", lambda *_: Usual())
+    said = texts(Language.ENGLISH)
+    view = sweep_view(((8, 0.002),), ((12, 0.001),), None, StepPredictor(), said)
+    start, stream = view.plots
+    assert start.columns == ("predicted, ideal", "predicted, typical", "measured")
+    typical = start.lines[1]
+    assert dict(typical.points)[64] == pytest.approx(0.128)
+    assert dict(typical.points)[256] == pytest.approx(0.512 + 2 * 5e-4), "three steps"
+    assert typical.band[0] == pytest.approx((0.004, 0.016))
+    assert dict(stream.lines[1].points)[64] == pytest.approx(2e-3 + 5e-4)
+    assert view.from_tokens == 11
+    assert start.wide.crosses
 
 
 def test_fragments(client: TestClient) -> None:

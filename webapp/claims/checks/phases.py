@@ -71,7 +71,7 @@ def _ms(value: float) -> str:
 async def prefill_bound(bench: Bench) -> Finding:
     """C11: is prefill bound by arithmetic?"""
     said = bench.said
-    pairs = [(await _prefill(bench, n), await _prefill(bench, 2 * n)) for n in (4, 256)]
+    pairs = [(await _prefill(bench, n), await _prefill(bench, 2 * n)) for n in (2, 256)]
     growths = [_growth(*pair) for pair in pairs]
     short, long = growths
     evidence = [
@@ -106,8 +106,8 @@ async def prefill_bound(bench: Bench) -> Finding:
         return Finding(
             Verdict.CAVEAT,
             said.gettext(
-                "A long prompt takes in proportion to its length: arithmetic sets the pace. A few "
-                "tokens take about as long as twice as few: reading the weights does."
+                "A long prompt takes in proportion to its length: arithmetic sets the pace. A "
+                "prompt of a few tokens does not: reading the weights sets it."
             ),
             tuple(evidence),
             said.gettext("Prefill is bound by arithmetic beyond the ridge point only."),
