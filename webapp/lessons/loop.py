@@ -115,9 +115,8 @@ LESSON = Lesson(
             "{piece} is a control token, no text: programs take it as the end of an answer, and "
             "the loop stops. Go back to take another."
         ),
-        "loop.full": N_(
-            "This text is as long as a look inside the model may be. Go back to go on."
-        ),
+        "loop.full": N_("A look inside the model takes at most {max} tokens. Go back to go on."),
+        "loop.long": N_("A look inside the model takes at most {max} tokens. Shorten your text."),
         "loop.taken": N_("Taken: {taken}. Likeliest next: {next}, {p}."),
         "loop.first": N_("Likeliest next: {next}, {p}."),
         "loop.others": (N_("{n} other token"), N_("{n} other tokens")),

@@ -2,7 +2,7 @@
 
 import { el } from "../dom.js";
 import { percent, t, visible, whole } from "../texts.js";
-import { ends, pathTo, shared } from "./loop-tree.js";
+import { ends, pathTo, shared, textsOf } from "./loop-tree.js";
 import { tok, written } from "./tok.js";
 
 const MOST_SHOWN = 80;
@@ -10,20 +10,25 @@ const MOST_WAYS = 8;
 
 const rankText = ({ rank }) => (rank ? t("loop.rank", { n: rank + 1 }) : t("loop.likeliest"));
 
+/** A token of the text; one that ends inside a character shows that it is there, and its bytes. */
+function part(text, kind, { piece, special }, title) {
+  const silent = text ? "" : " silent";
+  return tok(text || "▫", `${kind}${special ? " control" : ""}${silent}`, text ? title : `${piece} ${title}`);
+}
+
 /** The whole text into `box`: the prompt, what was taken, and where the next token goes. */
 export function drawText(box, tree) {
-  const taken = pathTo(tree.at);
+  const taken = pathTo(tree.at).map((at) => at.choice);
+  const texts = textsOf([...tree.prompt, ...taken]);
   const hidden = Math.max(0, tree.prompt.length - MOST_SHOWN);
-  const parts = tree.prompt
-    .slice(hidden)
-    .map(({ piece, special }) => tok(piece, special ? "prompt control" : "prompt", t("loop.prompt")));
+  const parts = tree.prompt.map((token, i) => part(texts[i], "prompt", token, t("loop.prompt")));
+  parts.splice(0, hidden);
   if (hidden) parts.unshift(el("span", "soft", `… ${t("loop.earlier", { n: hidden })} `));
-  for (const { choice } of taken) {
-    const name = `${choice.rank ? "other" : "taken"}${choice.special ? " control" : ""}`;
-    parts.push(tok(choice.piece, name, `${percent(choice.p)}, ${rankText(choice)}`));
-  }
-  const last = taken.at(-1)?.choice;
-  if (!last?.special) parts.push(el("span", "caret", "?"));
+  taken.forEach((choice, i) => {
+    const title = `${percent(choice.p)}, ${rankText(choice)}`;
+    parts.push(part(texts[tree.prompt.length + i], choice.rank ? "other" : "taken", choice, title));
+  });
+  if (!taken.at(-1)?.special) parts.push(el("span", "caret", "?"));
   box.replaceChildren(...parts);
 }
 
@@ -55,7 +60,7 @@ export function drawWays(list, tree, onGo) {
     ...shown.map((end) => {
       const others = all.filter((other) => other !== end);
       const common = Math.max(0, ...others.map((other) => shared(end, other)));
-      const pieces = pathTo(end).map(({ choice }) => written(choice.piece));
+      const pieces = textsOf(pathTo(end).map((at) => at.choice)).map(written);
       const button = el("button", "way");
       button.type = "button";
       const here = tree.at === end || shared(tree.at, end) === tree.at.depth;

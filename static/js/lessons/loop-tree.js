@@ -5,7 +5,7 @@ function place(parent, choice) {
   return { parent, choice, depth: parent ? parent.depth + 1 : 0, branches: new Map(), next: null };
 }
 
-/** A tree with nothing taken yet. `prompt`: the tokens {id, piece, special} of the beginning. */
+/** A tree with nothing taken yet. `prompt`: the tokens {id, special, bytes} of the beginning. */
 export function newTree(prompt) {
   const root = place(null, null);
   return { prompt, root, at: root };
@@ -23,6 +23,15 @@ export const idsTo = (tree, end) => [
   ...tree.prompt.map((token) => token.id),
   ...pathTo(end).map((at) => at.choice.id),
 ];
+
+const fromHex = (digits) =>
+  Uint8Array.from({ length: digits.length / 2 }, (_, i) => parseInt(digits.slice(2 * i, 2 * i + 2), 16));
+
+/** What each token adds to the text: "" for one that ends inside a character. */
+export function textsOf(tokens) {
+  const decoder = new TextDecoder("utf-8", { ignoreBOM: true });
+  return tokens.map(({ bytes }) => decoder.decode(fromHex(bytes), { stream: true }));
+}
 
 /** Goes on from where the reader is with a candidate; a branch that was taken before is kept. */
 export function take(tree, choice) {

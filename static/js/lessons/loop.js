@@ -44,7 +44,8 @@ async function look(ids, signal) {
   const named = { ids: answer.top.map((token) => token.id) };
   const { tokens } = await post("/api/v1/detokenize", named, { signal });
   const top = answer.top.map(({ id, piece, logprob }, rank) => {
-    return { id, piece, p: Math.exp(logprob), rank, special: tokens[rank].special };
+    const { special, bytes } = tokens[rank];
+    return { id, piece, p: Math.exp(logprob), rank, special, bytes };
   });
   const possible = unpack(answer.logits).filter(Number.isFinite).length;
   const rest = Math.max(0, 1 - top.reduce((total, { p }) => total + p, 0));
@@ -55,7 +56,7 @@ async function look(ids, signal) {
 async function run() {
   const { at } = tree;
   const ids = idsTo(tree, at);
-  if (at.next || isEnd(at) || ids.length >= LONGEST) return true;
+  if (at.next || isEnd(at) || ids.length > LONGEST) return true;
   const mine = (running = new AbortController());
   line(t("loop.running", { n: ids.length }));
   paint();
@@ -164,7 +165,9 @@ function paint() {
   if (over) {
     line(t("loop.ended", { piece: tree.at.choice.piece }));
     say(part("line").textContent);
-  } else if (!tree.at.next && idsTo(tree, tree.at).length >= LONGEST) line(t("loop.full"));
+  } else if (idsTo(tree, tree.at).length > LONGEST) {
+    line(t(tree.at.parent ? "loop.full" : "loop.long", { max: LONGEST }), true);
+  }
 }
 
 const list = mountList(part("list"), part("others"), {

