@@ -128,15 +128,13 @@ function line(text, wrong = false) {
   if (wrong) say(text);
 }
 
-const number = (value) => significant(value);
-
 function stage(name, count, mass, bits) {
   const row = section.querySelector(`[data-row="${name}"]`);
   const [tokens, share, entropyCell, effective] = row.querySelectorAll("td");
   setText(tokens, whole(count));
   setText(share, percent(mass));
-  setText(entropyCell, number(bits));
-  setText(effective, 2 ** bits < 1000 ? number(2 ** bits) : whole(2 ** bits));
+  setText(entropyCell, significant(bits));
+  setText(effective, significant(2 ** bits));
 }
 
 function paintStages() {

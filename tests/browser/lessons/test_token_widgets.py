@@ -7,7 +7,7 @@ import re
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from tests.browser.conftest import DESKTOP, PHONE, OpenPage
+from tests.browser.conftest import DESKTOP, OpenPage
 from tests.browser.test_accessibility import violations
 from tests.webapp.fake_engine import FakeEngine
 from tests.webapp.live_server import LiveApp, running_app
@@ -79,7 +79,7 @@ def test_a_refusal_is_said_and_the_next_try_is_open(
     browser: Browser, fake_server: LiveApp, path: str, button: str
 ) -> None:
     """Not with ``open_page``: the browser logs the refused request, as it should."""
-    context = browser.new_context(base_url=fake_server.url, viewport=PHONE, locale="en-GB")
+    context = browser.new_context(base_url=fake_server.url, locale="en-GB")
     page = context.new_page()
     page.goto(f"/learn/{path}")
     page.locator(button).click()
