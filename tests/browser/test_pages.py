@@ -39,6 +39,7 @@ PAGES = (
     "/learn/serving",
     "/learn/diagnose",
     "/learn/smaller-cache",
+    "/learn/quantization",
 )
 LOOKS = (
     ("light", "en", DESKTOP),

@@ -9,6 +9,7 @@ from webapp.claims.checks import (
     layers,
     loop,
     phases,
+    quantization,
     sampling,
     serving,
     smaller_cache,
@@ -219,6 +220,7 @@ CHECKS: dict[str, Check] = {
     **serving.CHECKS,
     **diagnose.CHECKS,
     **smaller_cache.CHECKS,
+    **quantization.CHECKS,
 }
 """The check of each claim, from the modules beside this one."""
 

@@ -9,6 +9,7 @@ from webapp.lessons.layers import LESSON as LAYERS
 from webapp.lessons.lesson import CodeLink, Lesson
 from webapp.lessons.loop import LESSON as LOOP
 from webapp.lessons.phases import LESSON as PHASES
+from webapp.lessons.quantization import LESSON as QUANTIZATION
 from webapp.lessons.sampling import LESSON as SAMPLING
 from webapp.lessons.serving import LESSON as SERVING
 from webapp.lessons.smaller_cache import LESSON as SMALLER_CACHE
@@ -25,6 +26,7 @@ LESSONS: tuple[Lesson, ...] = (
     PHASES,
     KV_CACHE,
     SMALLER_CACHE,
+    QUANTIZATION,
     SERVING,
     DIAGNOSE,
 )

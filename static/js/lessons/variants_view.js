@@ -41,7 +41,7 @@ function bar(share) {
 function heading(...names) {
   const row = el("tr");
   for (const name of names) {
-    const cell = el("th", name.numeric ? "n" : "", name.text);
+    const cell = el("th", name.shape ?? "", name.text);
     cell.scope = "col";
     row.append(cell);
   }
@@ -52,12 +52,12 @@ function heading(...names) {
 
 function sizesTable(variants) {
   const most = Math.max(...variants.map(bytesOf));
-  const n = (key) => ({ text: t(key), numeric: true });
+  const n = (key) => ({ text: t(key), shape: "n" });
   const table = el("table", "bars");
   table.append(
     heading(
       { text: t("variants.form") },
-      { text: t("variants.picture") },
+      { text: t("variants.picture"), shape: "bar-cell" },
       n(byWeights ? "variants.weights" : "variants.cache"),
       n("variants.each"),
       n("variants.itl"),
@@ -155,9 +155,9 @@ function twin(variant, pieces) {
   const table = el("table");
   table.append(
     heading(
-      { text: t("variants.position"), numeric: true },
+      { text: t("variants.position"), shape: "n" },
       { text: t("variants.token") },
-      { text: t("variants.kl"), numeric: true },
+      { text: t("variants.kl"), shape: "n" },
       { text: t("variants.topToken") },
     ),
   );
