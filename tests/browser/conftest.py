@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import shutil
+import struct
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -12,6 +14,8 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, ConsoleMessage, Page, Playwright, sync_playwright
 
+from engine.inference.probes.documents import PackedArray
+from engine.inference.probes.format_documents import WeightRow
 from engine.inference.supervisor import EngineClient, EngineState
 from tests.webapp.fake_engine import FakeEngine
 from tests.webapp.live_server import LiveApp, running_app, wait_for
@@ -70,9 +74,32 @@ def tiny_server() -> Iterator[LiveApp]:
         yield server
 
 
+def _row() -> dict[str, object]:
+    """A row of four weights between two levels, for the page that draws one as soon as it is."""
+    data = base64.b64encode(struct.pack("<4f", -1.0, -0.5, 0.5, 1.0)).decode()
+    row = PackedArray((4,), "float32", data)
+    return WeightRow(
+        matrix="layers.0.q",
+        row=7,
+        weights="int4-channel-rtn",
+        shape=(8, 4),
+        storage="F32",
+        bits=4,
+        group_size=4,
+        shared_by=4,
+        bits_per_weight=12.0,
+        before=row,
+        after=row,
+        scales=(0.1,),
+        offsets=(-1.0,),
+        error=0.0,
+        row_error=0.0,
+    ).to_dict()
+
+
 @pytest.fixture
 def fake_engine() -> FakeEngine:
-    return FakeEngine(pause_s=0.005)
+    return FakeEngine(pause_s=0.005, answers={"weight-row": _row()})
 
 
 @pytest.fixture
