@@ -145,6 +145,7 @@ LESSON = Lesson(
             "decode: by that measure the machine is busy in both. But prefill reached {prefill} of "
             "the peak arithmetic, and decode {decode}, at {mbu} of the bandwidth."
         ),
+        "busy.step": N_("step {n}: {phase}"),
         "busy.unknown": N_(
             "A step was running for {prefillBusy} of the time in prefill and {decodeBusy} in "
             "decode. This machine's peaks were not measured, so MFU and MBU are not known."

@@ -131,6 +131,8 @@ onReady((ready) => {
 for (const mount of [mountStrip, mountAnswers, mountTable]) onPaint(mount());
 onPaint(paintButtons);
 onPaint(watch);
+// Two presses within a frame are painted once, but both steps were looked at.
+document.getElementById("strip-bar").addEventListener("keydown", () => watch(store));
 
 // The fragment is only swapped when something changed: the engine came, or the machine was measured.
 document.body.addEventListener("htmx:afterSettle", ({ target }) => {

@@ -3,6 +3,7 @@
 import { setText, sum, svg } from "../dom.js";
 import { isOver, phases } from "../run.js";
 import { onPaint, roofOf } from "../store.js";
+import { phaseText } from "../strip.js";
 import { percent, t } from "../texts.js";
 
 const rows = document.getElementById("busy-rows");
@@ -38,15 +39,33 @@ function bar(share, phase) {
   return picture;
 }
 
-function fill(phase, found) {
-  const cells = rows.querySelectorAll(`[data-phase="${phase}"] td`);
-  [found.busy, found.mfu, found.mbu].forEach((share, i) => {
+function fill(name, { busy, mfu, mbu }, phase = name) {
+  const cells = rows.querySelectorAll(`[data-phase="${name}"] td`);
+  [busy, mfu, mbu].forEach((share, i) => {
     if (share === null) cells[i].replaceChildren("—");
     else cells[i].replaceChildren(bar(share, phase), percent(share));
   });
 }
 
+/** The step that the reader looks at, alone. */
+function showStep({ run, selected }) {
+  const step = run?.steps[selected];
+  if (!step) return;
+  const head = rows.querySelector('[data-phase="step"] th');
+  setText(head, t("busy.step", { n: selected + 1, phase: phaseText(step) }));
+  const phase = step.phase === "prefill" ? "prefill" : "decode";
+  fill("step", shares([step], roofOf(run)), phase);
+}
+
 let shown = null;
+let looked = null;
+
+onPaint((store) => {
+  const key = `${store.run?.id} ${store.selected} ${Boolean(store.roof)}`;
+  if (looked === key) return;
+  looked = key;
+  showStep(store);
+});
 
 onPaint(({ run }) => {
   if (!run || !isOver(run) || run.error) return;

@@ -41,6 +41,8 @@ def test_every_task_by_keyboard(real_server: LiveApp, open_page: OpenPage) -> No
     page.keyboard.press("ArrowRight")
     page.keyboard.press("ArrowRight")
     is_done(page, "steps")
+    step = page.locator('#busy-rows [data-phase="step"]')
+    expect(step).to_contain_text("step 2: decode")
 
     page.select_option("#place", "h100-sxm")
     change = page.locator("#lengths-change")
