@@ -82,6 +82,10 @@ LESSON = Lesson(
                 "it. Compare both texts token by token."
             ),
             N_(
+                "“The model's own first layers must draft well.” They do in models that were "
+                "trained for it. This one was not: look at how few of their drafts are accepted."
+            ),
+            N_(
                 "On a loaded machine four together may take longer than they should. Run it again "
                 "when the class is quiet."
             ),
@@ -103,10 +107,10 @@ LESSON = Lesson(
         "serve.row.waiting": N_("waits for its first token"),
         "serve.row": N_("tokens: {n} · TTFT {ttft} · ITL {itl} · longest gap {worst}"),
         "serve.step": N_("Step {n} of {total}, {time}."),
-        "serve.part.prefill": N_("{name}: prompt tokens read: {n}"),
-        "serve.part.decode": N_("{name}: next token"),
-        "serve.part.recompute": N_("{name}: tokens computed again: {n}"),
-        "serve.part.others": N_("people elsewhere: {n}"),
+        "serve.part.prefill": N_("{name}: prompt tokens read: {n}."),
+        "serve.part.decode": N_("{name}: next token."),
+        "serve.part.recompute": N_("{name}: tokens computed again: {n}."),
+        "serve.part.others": N_("People elsewhere: {n}."),
         "serve.sum": N_(
             "Of {n} steps, {shared} were shared, by up to {most}. A step takes whoever is there."
         ),

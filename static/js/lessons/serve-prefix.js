@@ -41,7 +41,7 @@ function row(name, run) {
 async function run() {
   running = true;
   update();
-  part("result").hidden = false;
+  part("result").hidden = true;
   part("rows").replaceChildren();
   for (const name of ["problem", "found"]) setText(part(name), "");
   const runs = [];
@@ -60,6 +60,7 @@ async function run() {
       break;
     }
     runs.push(done);
+    part("result").hidden = false;
     part("rows").append(row(value(question), done));
   }
   setText(part("now"), "");

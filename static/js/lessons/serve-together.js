@@ -4,7 +4,7 @@
 import { el, setText, svg } from "../dom.js";
 import { gaps, isOver, ttft } from "../run.js";
 import { errorText } from "../status.js";
-import { listed, sentences, t, time, times } from "../texts.js";
+import { sentences, t, time, times } from "../texts.js";
 import { needEngine } from "./buttons.js";
 import { generate, stop } from "./engine.js";
 import { Gantt, ownTokens } from "./gantt.js";
@@ -87,7 +87,7 @@ function readout(step, index) {
   if (others > 0) parts.push(t("serve.part.others", { n: others }));
   return sentences([
     t("serve.step", { n: index + 1, total: steps.length, time: time(step.time) }),
-    listed(parts),
+    ...parts,
   ]);
 }
 
