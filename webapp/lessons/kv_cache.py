@@ -143,8 +143,8 @@ LESSON = Lesson(
         ),
         "race.ratio": N_("as long without the cache · measured"),
         "race.same": N_(
-            "{same} of {n} tokens are the same in the same place. Both ran in float32, where "
-            "rounding hardly ever tips a choice."
+            "{same} of {n} tokens are the same in the same place. Both ran in {dtype}. Where fewer "
+            "bits are kept than in float32, rounding can tip a choice between two likely tokens."
         ),
         "race.work": N_(
             "With the cache, {on} positions went through the model. Without it, {off}: every text "

@@ -126,7 +126,7 @@ function finish() {
   const prompt = runs.off.accepted.prompt_tokens;
   const at = passing(fast, slow);
   part("ratio").replaceChildren(`${times(ratio)}×`, el("small", "", ` ${t("race.ratio")}`));
-  setText(part("agree"), t("race.same", { same, n: count }));
+  setText(part("agree"), t("race.same", { same, n: count, dtype: runs.off.accepted.dtype }));
   setText(
     part("work"),
     t("race.work", {
@@ -142,6 +142,15 @@ function finish() {
   did("race");
 }
 
+/**
+ * Float32 where the engine has it: with fewer bits rounding tips a choice now and then, and the
+ * texts part, which says nothing about the cache.
+ */
+function precision() {
+  const facts = JSON.parse(document.getElementById("engine").dataset.engine);
+  return facts.lanes.some(({ dtype }) => dtype === "float32") ? "float32" : "auto";
+}
+
 async function race() {
   runs = {};
   part("result").hidden = false;
@@ -152,7 +161,7 @@ async function race() {
     max_tokens: Number(document.getElementById("race-length").value),
     temperature: 0,
     ignore_eos: true,
-    dtype: "float32", // with fewer bits rounding tips a choice now and then, and the texts part
+    dtype: precision(),
   };
   running = { id: null, ended: false };
   for (const kind of KINDS) {
