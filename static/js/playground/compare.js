@@ -184,12 +184,13 @@ function settings(a, b) {
   return scrolling(t("compare.settings"), table(t("compare.settings"), columns, differing));
 }
 
-/** Steps narrower than some pixels get thin edges: their edges would cover them. */
+/** Steps of few pixels get thin edges or none: their edges would cover them. */
 function thinEdges(place) {
   for (const picture of place.querySelectorAll(".compare-strip .times")) {
     const blocks = picture.querySelector(".layer-blocks").getBoundingClientRect();
     const count = picture.querySelectorAll(".block").length;
-    picture.dataset.dense = String(blocks.width / count < 6);
+    const pixels = blocks.width / count;
+    picture.dataset.dense = pixels < 2 ? "solid" : String(pixels < 6);
   }
 }
 
