@@ -1,0 +1,18 @@
+"""Every claim of the article has a check and a lesson that takes it apart."""
+
+from __future__ import annotations
+
+from webapp.claims.catalogue import CHECKS, CLAIMS
+from webapp.lessons.catalogue import get_lesson
+
+
+def test_all_are_there() -> None:
+    assert [claim.id for claim in CLAIMS] == [f"C{n:02}" for n in range(1, 26)]
+    assert CHECKS.keys() == {claim.id for claim in CLAIMS}
+
+
+def test_each_belongs_to_a_lesson_that_shows_it() -> None:
+    for claim in CLAIMS:
+        lesson = get_lesson(claim.lesson)
+        assert lesson is not None, claim.id
+        assert claim.id in lesson.claims
