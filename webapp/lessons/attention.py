@@ -171,8 +171,9 @@ LESSON = Lesson(
                 "the model answered as it did."
             ),
             N_(
-                "The dark first column is taken for meaning. It is mostly a resting place: weights "
-                "must sum to one, even if nothing fits (Xiao et al. 2023, arXiv 2309.17453)."
+                "The strong first column is taken for meaning. It is mostly a resting place: "
+                "weights must sum to one, even if nothing fits (Xiao et al. 2023, "
+                "arXiv 2309.17453)."
             ),
             N_("Heads and layers count from zero here, as they do in code."),
         ),

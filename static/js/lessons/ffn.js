@@ -2,7 +2,7 @@
 
 import { el, setText } from "../dom.js";
 import { percent, significant, t, visible, whole } from "../texts.js";
-import { asker, facts, onText } from "./inside.js";
+import { asker, facts } from "./inside.js";
 import { mountPositions, onPosition } from "./layers.js";
 import { did } from "./lesson.js";
 
@@ -67,16 +67,14 @@ slider.addEventListener("input", () => {
   look();
 });
 mountPositions(part("position"));
-onText(({ answer }) => {
-  const layers = answer.attention.length;
+onPosition((chosen, text) => {
+  const layers = text.answer.attention.length;
   if (Number(slider.max) !== layers - 1) {
     slider.max = layers - 1;
     slider.value = Math.floor(layers / 2);
   }
-  shapes();
-});
-onPosition((chosen, text) => {
   position = chosen;
   pieces = text.pieces;
+  shapes();
   look();
 });

@@ -4,7 +4,7 @@ import { el, median, setText } from "../dom.js";
 import { percent, significant, t, visible } from "../texts.js";
 import { gridKeys } from "./grid-keys.js";
 import { asker, onText, text } from "./inside.js";
-import { choosePosition } from "./layers.js";
+import { choosePosition, mountPositions, onPosition } from "./layers.js";
 import { did, onGuess, tellTruth } from "./lesson.js";
 import { isReady, onReady } from "./ready.js";
 
@@ -23,6 +23,7 @@ const ask = asker(part("problem"));
 let columns = []; // {position, rows, settled} as they come
 let hasGuess = false;
 let walking = 0;
+let chosen = 0;
 
 /** The first row from which on the likeliest token stays the one that the whole model says. */
 function settledRow(rows) {
@@ -111,12 +112,12 @@ function pick(cell) {
 
 const keys = gridKeys(grid, { onFocus: show, onPick: pick });
 
-/** Asks position by position, last ones of the text; a newer walk ends an older one. */
-async function walk() {
+/** Asks position by position, up to the one at `end`; a newer walk ends an older one. */
+async function walk(end) {
   const mine = ++walking;
   const room = Math.floor((widget.clientWidth - COLUMN) / COLUMN);
   const count = Math.min(MOST, Math.max(3, room), text().ids.length);
-  const first = text().ids.length - count;
+  const first = Math.max(0, end + 1 - count);
   const positions = Array.from({ length: count }, (_, i) => first + i);
   columns = [];
   skeleton(positions, layerCount());
@@ -136,7 +137,7 @@ async function walk() {
 
 async function measureDepth() {
   measure.disabled = true;
-  const done = await walk();
+  const done = await walk(text().ids.length - 1);
   enable();
   if (!done) return;
   const layers = layerCount();
@@ -154,13 +155,17 @@ function enable() {
   measure.disabled = !(can && hasGuess);
 }
 
-run.addEventListener("click", walk);
+run.addEventListener("click", () => walk(chosen));
 measure.addEventListener("click", measureDepth);
 onGuess(() => {
   hasGuess = true;
   enable();
 });
 onReady(enable);
+mountPositions(part("position"));
+onPosition((position) => {
+  chosen = position;
+});
 onText(() => {
   walking += 1;
   columns = [];
