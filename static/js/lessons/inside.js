@@ -78,7 +78,6 @@ export function mountText(kind) {
     else if (!ready) setText(status, t("inside.waiting"));
     if (ready && current) setText(status, t("inside.read", { n: current.ids.length }));
   });
-  return read;
 }
 
 /** Says a sentence where it is seen, and to a screen reader. */
