@@ -102,7 +102,8 @@ function words(variant, first, index) {
   const text = el("p", "variant-text prose");
   const { tail = "" } = variant.run.done ?? {};
   const joined = (part) => part.map((token) => token.text).join("");
-  text.append(el("span", "", joined(tokens.slice(0, at))));
+  // Answers often begin with line ends, which would show as a hole.
+  text.append(el("span", "", joined(tokens.slice(0, at)).trimStart()));
   const other = joined(tokens.slice(at)) + tail;
   if (index && at < tokens.length) {
     const changed = el("ins", "", other);

@@ -49,7 +49,7 @@ function draw() {
   context.scale(ratio, ratio);
   // A canvas takes no custom properties: the colours are those of the legend, in either theme.
   const of = (key) => getComputedStyle(root.querySelector(`.key.${key}`)).backgroundColor;
-  const [seenPaint, sinkPaint, gonePaint] = ["of-answer", "of-prompt", "of-nothing"].map(of);
+  const [seenPaint, sinkPaint, gonePaint] = ["of-answer", "of-sink", "of-nothing"].map(of);
   let seen = 0;
   for (let query = 0; query < n; query++) {
     for (let key = 0; key <= query; key++) {
