@@ -22,8 +22,8 @@ from engine.simulator.search.sweep import METRICS, SweepResult, run_sweep
 _MOST_ROWS = 400
 _KNOBS = (
     "Knobs: model, hardware, devices, weights, kv, activations, times (ideal or typical), engine, "
-    "batch, prompt-tokens, output-tokens, context-tokens, usd-per-hour, and factors on bandwidth, "
-    "flops, link, launch and host (bandwidth-factor …)."
+    "batch, prompt-tokens, output-tokens, context-tokens, usd-per-hour, memory-utilization, and "
+    "factors on bandwidth, flops, link, launch and host (bandwidth-factor …)."
 )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from engine.simulator.intervals import Metric, interval
+from engine.simulator.intervals import Metric, interval, whole_factors
 from engine.simulator.run import BatchRun
 
 _OF_PARTS = (
@@ -46,22 +46,22 @@ def estimates(run: BatchRun) -> Estimates:
     hardware = run.deployment.hardware_spec
     alone = run.batch.requests == 1
 
-    def estimate(metric: Metric, value: float) -> Estimate:
-        low, high = interval(metric, hardware)
-        return Estimate(value, value * low, value * high)
-
-    step = Metric.DECODE if alone else Metric.BATCHED
-    start = estimate(Metric.TTFT, run.e2e - run.decode_time)
-    stream = estimate(step, run.decode_time)
-    parts = Estimate(run.e2e, start.p10 + stream.p10, start.p90 + stream.p90)
-    measured = estimate(Metric.LATENCY if alone else Metric.BATCHED, run.e2e)
-    of_parts = parts.p90 * measured.p10 <= measured.p90 * parts.p10
-    whole, tokens = parts if of_parts else measured, run.tokens_per_s
+    first = interval(Metric.TTFT, hardware)
+    step = interval(Metric.DECODE if alone else Metric.BATCHED, hardware)
+    measured = interval(Metric.LATENCY if alone else Metric.BATCHED, hardware)
+    share = (run.e2e - run.decode_time) / run.e2e
+    whole = whole_factors(share, first, step, measured)
+    low, high = float(whole.low), float(whole.high)
     return Estimates(
         run,
-        estimate(Metric.TTFT, run.ttft),
-        None if run.tpot is None else estimate(step, run.tpot),
-        whole,
-        Estimate(tokens, tokens * run.e2e / whole.p90, tokens * run.e2e / whole.p10),
-        _OF_PARTS if of_parts else _OF_WHOLE,
+        _stretched(run.ttft, first),
+        None if run.tpot is None else _stretched(run.tpot, step),
+        _stretched(run.e2e, (low, high)),
+        _stretched(run.tokens_per_s, (1 / high, 1 / low)),
+        _OF_PARTS if whole.of_parts else _OF_WHOLE,
     )
+
+
+def _stretched(value: float, factors: tuple[float, float]) -> Estimate:
+    low, high = factors
+    return Estimate(value, value * low, value * high)

@@ -7,10 +7,17 @@ from collections.abc import Mapping
 from enum import StrEnum
 from functools import cache
 from importlib.resources import files
-from typing import cast
+from typing import NamedTuple, cast
+
+import numpy as np
+from numpy.typing import NDArray
 
 from engine.catalog.device import HardwareSpec
 from engine.errors import FileFormatError
+
+Floats = NDArray[np.float64]
+Ends = tuple[Floats | float, Floats | float]
+"""Low and high factors."""
 
 
 class Metric(StrEnum):
@@ -58,3 +65,25 @@ def pick(
 def interval(metric: Metric, hardware: HardwareSpec) -> tuple[float, float]:
     """Factors on a typical value: eight of ten measured ones lay between them."""
     return pick(_table(), metric, hardware)
+
+
+class WholeFactors(NamedTuple):
+    """Factors on a whole answer's time; ``of_parts`` where they are made of its parts'."""
+
+    low: Floats
+    high: Floats
+    of_parts: NDArray[np.bool_]
+
+
+def whole_factors(share: Floats | float, first: Ends, rest: Ends, whole: Ends) -> WholeFactors:
+    """The factors of a whole answer of which ``share`` passes before its first token.
+
+    Either its two parts take their own p10, or p90, at once (``first`` until the first token,
+    ``rest`` after it), or whole answers that were measured say it: whichever lie closer together.
+    Numbers, or arrays that broadcast together.
+    """
+    low, high = (share * one + (1 - share) * other for one, other in zip(first, rest, strict=True))
+    of_parts = np.asarray(high * whole[0] <= whole[1] * low)
+    return WholeFactors(
+        np.where(of_parts, low, whole[0]), np.where(of_parts, high, whole[1]), of_parts
+    )

@@ -46,6 +46,7 @@ USUAL_VALUES: Mapping[str, str] = {
     "output_tokens": "16:2048:x2",
     "context_tokens": "1024:65536:x2",
     "usd_per_hour": "1, 2, 4",
+    "memory_utilization": "0.7, 0.8, 0.9, 1",
     **{name: "0.25:4:x2" for name in KNOBS if name.endswith("_factor")},
 }
 """Values that the form puts in when a knob is chosen."""
@@ -73,6 +74,7 @@ class SweepQuestion:
     prompt: int = 1024
     output: int = 256
     usd: float | None = None
+    utilization: int = 90
     x: str = "batch"
     x_values: str = USUAL_VALUES["batch"]
     y: str = "weights"
@@ -83,7 +85,7 @@ class SweepQuestion:
     def query(self) -> str:
         """The query string that asks this."""
         names = ("devices", "weights", "kv", "times", "engine", "batch", "prompt", "output",
-                 "x", "x_values", "y", "y_values", "metric")  # fmt: skip
+                 "utilization", "x", "x_values", "y", "y_values", "metric")  # fmt: skip
         given = {**self.described.fields(), **{name: getattr(self, name) for name in names}}
         return urlencode(given if self.usd is None else {**given, "usd": self.usd})
 
@@ -113,6 +115,7 @@ class SweepQuestion:
             "prompt_tokens": self.prompt,
             "output_tokens": self.output,
             "usd_per_hour": self.usd,
+            "memory_utilization": self.utilization / 100,
         }
         return {"base": base, "axes": axes}
 
@@ -140,6 +143,7 @@ def read_sweep_question(query: Mapping[str, str]) -> SweepQuestion:
         prompt=knobs.whole("prompt", usual.prompt, 1, 1_048_576),
         output=knobs.whole("output", usual.output, 1, 131_072),
         usd=knobs.optional("usd", 0, 10_000),
+        utilization=knobs.whole("utilization", usual.utilization, 1, 100),
         x=x,
         x_values=knobs.text("x_values", USUAL_VALUES[x], _MOST_VALUES_TEXT),
         y=_NO_KNOB if y == x else y,

@@ -67,6 +67,9 @@ class SweepCell(StrictModel):
         default=0, ge=_CONTEXT[0], le=_CONTEXT[1], description="Cached before the prompt arrives."
     )
     usd_per_hour: float | None = Field(default=None, ge=0, le=1e6)
+    memory_utilization: float = Field(
+        default=0.9, ge=0.01, le=1, description="Part of the memory that may be filled."
+    )
     bandwidth_factor: Factor = 1.0
     flops_factor: Factor = 1.0
     link_factor: Factor = 1.0

@@ -49,6 +49,7 @@ KNOBS: Mapping[str, Knob] = {
         Knob("output_tokens", Turn.NUMBER, int, "tokens", "output tokens of each request"),
         Knob("context_tokens", Turn.NUMBER, int, "tokens", "cached before the prompt arrives"),
         Knob("usd_per_hour", Turn.NUMBER, float, "US$/h", "price of one device"),
+        Knob("memory_utilization", Turn.NUMBER, float, "", "part of the memory that may be filled"),
         Knob("bandwidth_factor", Turn.NUMBER, float, "×", "memory bandwidth"),
         Knob("flops_factor", Turn.NUMBER, float, "×", "rates of arithmetic"),
         Knob("link_factor", Turn.NUMBER, float, "×", "bandwidth between devices"),

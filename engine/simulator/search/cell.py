@@ -36,7 +36,8 @@ class Cell:
 
     ``context_tokens`` are cached already when the prompts arrive. ``times`` are those of the
     roofline, or typical ones with the overheads of ``engine``. ``usd_per_hour`` is for one device;
-    None takes the catalogue's lowest price. Factors stretch hardware and overheads: see
+    None takes the catalogue's lowest price. ``memory_utilization`` is the part of the memory that
+    may be filled. Factors stretch hardware and overheads: see
     ``FACTORS``; launches and host cost nothing at the roofline.
 
     Raises:
@@ -56,6 +57,7 @@ class Cell:
     output_tokens: int = 128
     context_tokens: int = 0
     usd_per_hour: float | None = None
+    memory_utilization: float = 0.9
     bandwidth_factor: float = 1.0
     flops_factor: float = 1.0
     link_factor: float = 1.0
@@ -66,6 +68,7 @@ class Cell:
         **{name: Scenario.RANGES[name] for name in COUNTED},
         "context_tokens": (0, Scenario.RANGES["prompt_tokens"][1]),
     }
+    UTILIZATION_RANGE: ClassVar[tuple[float, float]] = (0.01, 1.0)
     FACTOR_RANGE: ClassVar[tuple[float, float]] = (1e-3, 1e3)
 
     def __post_init__(self) -> None:
@@ -76,6 +79,7 @@ class Cell:
         low, high = self.FACTOR_RANGE
         for name in FACTORS:
             _check_number(name, getattr(self, name), low, high)
+        _check_number("memory_utilization", self.memory_utilization, *self.UTILIZATION_RANGE)
         if self.usd_per_hour is not None:
             _check_number("usd_per_hour", self.usd_per_hour, 0.0, 1e6)
         if self.times not in TIMES:

@@ -36,7 +36,7 @@ FORMULAS: Mapping[str, str] = {
     "e2e": "ttft + (output_tokens - 1) × itl",
     "tokens_per_s": "batch × output_tokens / e2e",
     "memory": "weights + KV cache in whole blocks + activations at their peak, on all devices",
-    "fits": "memory ≤ devices × memory of a device, of the whole memory, no part kept free",
+    "fits": "memory ≤ memory_utilization × devices × memory of a device",
     "usd_per_mtok": "devices × US$/h / 3600 / tokens_per_s × 1,000,000: output tokens pay for "
     "the prompts too",
 }
@@ -55,7 +55,7 @@ def sweep_document(result: SweepResult, metrics: Sequence[str] = METRICS) -> Doc
     """
     check_metrics(metrics)
     sweep = result.sweep
-    found = spreads(sweep)
+    found = spreads(result)
     return {
         "base": cell_document(sweep.base),
         "axes": [_axis(axis) for axis in sweep.axes],
@@ -81,14 +81,14 @@ def estimate_document(cell: Cell) -> Document:
         UnknownName, InvalidRequest, UnsupportedModel: as for ``estimate``.
     """
     found = estimate(cell)
+    factors = spread(cell, found)
     document: Document = {}
     for name, unit in UNITS.items():
         value: float = getattr(found, name)
         nothing = math.isnan(value)
         entry: Document = {"value": None if nothing else value, "unit": unit, "kind": "predicted"}
-        factors = None if nothing else spread(name, cell)
-        if factors is not None:
-            entry["p10"], entry["p90"] = (value * factor for factor in factors)
+        if name in factors and not nothing:
+            entry["p10"], entry["p90"] = (value * factor for factor in factors[name])
         document[name] = entry
     return document
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from fractions import Fraction
 
 from engine.simulator.layout import Layout
 from engine.simulator.memory import PagedTokens, memory_needs
@@ -24,7 +25,8 @@ class Metrics:
 
     ``itl`` is the mean gap between tokens; NaN with one output token. ``tokens_per_s`` counts
     the output tokens of all requests from their arrival to the last token. ``usd_per_mtok`` is the
-    price of a million output tokens, prompts included; NaN where no price is known.
+    price of a million output tokens, prompts included; NaN where no price is known. ``fits`` keeps
+    the rest of the memory free.
     """
 
     ttft: float
@@ -59,7 +61,7 @@ def estimate(cell: Cell) -> Metrics:
         e2e=e2e,
         tokens_per_s=tokens_per_s,
         memory=float(needs.total),
-        fits=needs.fits,
+        fits=needs.total <= needs.capacity * Fraction(str(cell.memory_utilization)),
         usd_per_mtok=usd_per_mtok(hourly_price(cell), tokens_per_s),
     )
 

@@ -1,4 +1,4 @@
-"""How far measured values lay from typical ones, for the cells of a sweep."""
+"""How far measured values lay from typical ones, for the cells of a sweep: as in ``estimates``."""
 
 from __future__ import annotations
 
@@ -7,35 +7,42 @@ from dataclasses import replace
 
 import numpy as np
 
-from engine.simulator.intervals import Metric, interval
+from engine.simulator.intervals import Metric, interval, whole_factors
 from engine.simulator.search.axes import KnobValue, Sweep
 from engine.simulator.search.cell import Cell
+from engine.simulator.search.estimate import Metrics
+from engine.simulator.search.sweep import SweepResult
 from engine.simulator.search.uniform import Floats
 
-_KINDS: Mapping[str, tuple[Metric, Metric]] = {
-    "ttft": (Metric.TTFT, Metric.TTFT),
-    "itl": (Metric.DECODE, Metric.BATCHED),
-    "e2e": (Metric.LATENCY, Metric.BATCHED),
-    "tokens_per_s": (Metric.LATENCY, Metric.BATCHED),
-}
-"""The kind of measurement of one request, and of several together."""
+_KINDS = (
+    (Metric.TTFT, Metric.TTFT),
+    (Metric.DECODE, Metric.BATCHED),
+    (Metric.LATENCY, Metric.BATCHED),
+)
+"""Of the first token, the steps and the whole answer: the kind of measurement of one request, and
+of several together."""
 
 
-def spread(metric: str, cell: Cell) -> tuple[float, float] | None:
-    """The factors of one cell; None for ideal times, and for what has no interval."""
-    if cell.times == "ideal" or metric not in _KINDS:
-        return None
-    alone, together = _KINDS[metric]
-    low, high = interval(alone if cell.batch == 1 else together, cell.hardware_spec)
-    return (1 / high, 1 / low) if metric == "tokens_per_s" else (low, high)
+def spread(cell: Cell, found: Metrics) -> Mapping[str, tuple[float, float]]:
+    """The factors of one cell's metrics by name; empty for ideal times."""
+    if cell.times == "ideal":
+        return {}
+    hardware = cell.hardware_spec
+    first, step, whole = (
+        interval(one if cell.batch == 1 else many, hardware) for one, many in _KINDS
+    )
+    answer = whole_factors(found.ttft / found.e2e, first, step, whole)
+    low, high = float(answer.low), float(answer.high)
+    return {"ttft": first, "itl": step, "e2e": (low, high), "tokens_per_s": (1 / high, 1 / low)}
 
 
-def spreads(sweep: Sweep) -> dict[str, tuple[Floats, Floats]]:
+def spreads(result: SweepResult) -> Mapping[str, tuple[Floats, Floats]]:
     """For some metrics, factors of each cell between which eight of ten measured values lay.
 
     NaN for ideal times; empty where no cell has typical ones. Throughput follows from the total
     latency, so that its factors are the inverse ones.
     """
+    sweep = result.sweep
     times, along_times = _along(sweep, "times")
     if "typical" not in times:
         return {}
@@ -44,17 +51,20 @@ def spreads(sweep: Sweep) -> dict[str, tuple[Floats, Floats]]:
     devices = [replace(sweep.base, hardware=name).hardware_spec for name in ids]
     typical = np.array([value == "typical" for value in times]).reshape(along_times)
     alone = np.array([value == 1 for value in batches]).reshape(along_batches)
-    found: dict[str, tuple[Floats, Floats]] = {}
-    for metric, kinds in _KINDS.items():
+
+    def ends(kinds: tuple[Metric, Metric]) -> tuple[Floats, Floats]:
         # Of one request, and of several: low and high of each device.
         one, many = (
             np.array([interval(kind, device) for device in devices]).T.reshape(2, *along_devices)
             for kind in kinds
         )
-        ends = np.where(typical, np.where(alone, one, many), np.nan)
-        low, high = (np.broadcast_to(end, sweep.shape) for end in ends)
-        found[metric] = (1 / high, 1 / low) if metric == "tokens_per_s" else (low, high)
-    return found
+        low, high = np.where(typical, np.where(alone, one, many), np.nan)
+        return np.broadcast_to(low, sweep.shape), np.broadcast_to(high, sweep.shape)
+
+    first, step, whole = (ends(kinds) for kinds in _KINDS)
+    ttft, e2e = (np.asarray(result.metrics[name], dtype=np.float64) for name in ("ttft", "e2e"))
+    low, high, _ = whole_factors(ttft / e2e, first, step, whole)
+    return {"ttft": first, "itl": step, "e2e": (low, high), "tokens_per_s": (1 / high, 1 / low)}
 
 
 def _along(sweep: Sweep, knob: str) -> tuple[tuple[KnobValue, ...], tuple[int, ...]]:

@@ -87,7 +87,7 @@ def price_block(base: Cell, axes: Sequence[Axis]) -> Arrays:
         "e2e": e2e,
         "tokens_per_s": tokens_per_s,
         "memory": memory,
-        "fits": memory <= block.devices.memory * base.devices,
+        "fits": memory <= block.number("memory_utilization") * block.devices.memory * base.devices,
         "usd_per_mtok": usd_per_mtok(block.hourly_price, tokens_per_s),
     }
     return {name: np.broadcast_to(values, block.shape) for name, values in found.items()}

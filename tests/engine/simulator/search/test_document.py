@@ -14,11 +14,13 @@ import pytest
 from engine.catalog.hardware import get_hardware
 from engine.errors import InvalidRequest
 from engine.simulator.intervals import Metric, interval
+from engine.simulator.scenario import Scenario, simulate
 from engine.simulator.search.axes import KNOBS, Axis, Sweep
 from engine.simulator.search.cell import Cell
 from engine.simulator.search.document import (
     UNITS,
     cell_document,
+    estimate_document,
     read_sweep,
     sweep_csv,
     sweep_document,
@@ -49,16 +51,24 @@ def test_values_are_row_major(document: Any) -> None:
         assert values == pytest.approx(expected, rel=1e-9, nan_ok=True)
 
 
-def test_intervals_are_those_of_the_device_and_of_lone_requests(document: Any) -> None:
-    itl, throughput = (document["metrics"][name] for name in ("itl", "tokens_per_s"))
+def test_intervals_are_those_of_a_scenario(document: Any) -> None:
+    """Those of a whole answer too, which are as sure as its parts or as whole ones measured."""
     names = SWEEP.axes[0].values
     for place, (name, batch) in enumerate(itertools.product(names, (1, 4))):
-        alone = batch == 1
-        low, high = interval(Metric.DECODE if alone else Metric.BATCHED, get_hardware(str(name)))
-        assert (itl["p10"][place], itl["p90"][place]) == (low, high)
-        low, high = interval(Metric.LATENCY if alone else Metric.BATCHED, get_hardware(str(name)))
-        assert throughput["p10"][place] == pytest.approx(1 / high)
-        assert throughput["p90"][place] == pytest.approx(1 / low)
+        found = simulate(Scenario(str(BASE.model), str(name), batch=int(batch), output_tokens=4))
+        one = estimate_document(replace(BASE, hardware=str(name), batch=int(batch)))
+        for metric, said in (
+            ("ttft", found.typical.ttft),
+            ("itl", found.typical.tpot),
+            ("e2e", found.typical.e2e),
+            ("tokens_per_s", found.typical.tokens_per_s),
+        ):
+            assert said is not None
+            swept, alone = document["metrics"][metric], one[metric]
+            for end in ("p10", "p90"):
+                factor = getattr(said, end) / said.value
+                assert swept[end][place] == pytest.approx(factor, rel=1e-6)
+                assert alone[end] == pytest.approx(getattr(said, end), rel=1e-4)  # pyright: ignore
 
 
 def test_one_interval_for_all_is_one_number_and_ideal_times_have_none() -> None:

@@ -13,6 +13,7 @@ from engine.catalog.hardware import published_hardware
 from engine.catalog.models import all_models
 from engine.catalog.precision import FORMATS
 from engine.simulator.efficiency import engine_ids
+from engine.simulator.scenario import Scenario, simulate
 from engine.simulator.search.axes import KNOBS, Axis, Sweep
 from engine.simulator.search.cell import Cell
 from engine.simulator.search.estimate import estimate
@@ -35,6 +36,7 @@ CHOICES: dict[str, list[Any]] = {
     "output_tokens": [1, 2, 3, 4, 5, 128, 1001, 131_072],
     "context_tokens": [0, 1, 2, 15, 127, 128, 129, 5000, 100_000, 2_000_000],
     "usd_per_hour": [0.0, 0.5, 12.0],
+    "memory_utilization": [0.01, 0.5, 0.9, 1.0],
     "bandwidth_factor": [0.1, 0.9, 1.0, 1.5, 40.0],
     "flops_factor": [0.1, 0.9, 1.0, 1.5, 40.0],
     "link_factor": [0.1, 1.0, 3.0],
@@ -86,3 +88,20 @@ def test_any_two_knobs(knobs: tuple[str, str]) -> None:
     base = Cell(**{name: chance.choice(values) for name, values in CHOICES.items()})
     axes = [Axis(knob, tuple(chance.sample(CHOICES[knob], 2))) for knob in knobs]
     check_cells(Sweep(base, tuple(axes)))
+
+
+@pytest.mark.parametrize("devices", [1, 2])
+def test_what_fits_is_what_a_scenario_says(devices: int) -> None:
+    """Llama-3.1-70B's 141 GB on two H100 fit 0.9 of their 160 GB, and not 0.85."""
+    cell = Cell("llama-3.1-70b", "h100-sxm", devices=devices)
+    shares = (0.5, 0.85, 0.9, 1.0)
+    swept = run_sweep(Sweep(cell, (Axis("memory_utilization", shares),))).metrics["fits"]
+    said = [
+        simulate(
+            Scenario("llama-3.1-70b", "h100-sxm", devices=devices, memory_utilization=share)
+        ).capacity.fits
+        for share in shares
+    ]
+    assert swept.tolist() == said
+    assert [estimate(replace(cell, memory_utilization=share)).fits for share in shares] == said
+    assert said == ([False, False, True, True] if devices == 2 else [False] * 4)
