@@ -1,6 +1,6 @@
 // Tokens as tiles, and small things that the widgets of the lesson on tokens share.
 
-import { el } from "../dom.js";
+import { el, svg } from "../dom.js";
 import { visible } from "../texts.js";
 
 const TINTS = 5;
@@ -55,17 +55,10 @@ export function settled(field, then) {
 
 /** A bar of a share between 0 and 1, as SVG with attributes only. */
 export function bar(share, className) {
-  const ns = "http://www.w3.org/2000/svg";
-  const picture = document.createElementNS(ns, "svg");
-  picture.setAttribute("viewBox", "0 0 100 10");
-  picture.setAttribute("preserveAspectRatio", "none");
-  picture.setAttribute("class", "bar");
-  picture.setAttribute("aria-hidden", "true");
-  const filled = document.createElementNS(ns, "rect");
-  filled.setAttribute("width", Math.max(0.5, 100 * share).toFixed(2));
-  filled.setAttribute("height", "10");
-  filled.setAttribute("class", className);
-  picture.append(filled);
+  const frame = { viewBox: "0 0 100 10", preserveAspectRatio: "none", class: "bar" };
+  const picture = svg("svg", { ...frame, "aria-hidden": "true" });
+  const width = Math.max(0.5, 100 * share).toFixed(2);
+  picture.append(svg("rect", { width, height: 10, class: className }));
   return picture;
 }
 
@@ -93,9 +86,12 @@ export function stepper(node, show) {
   function go(step) {
     const at = Math.min(count, Math.max(0, step));
     slider.value = at;
+    const focused = document.activeElement;
     back.disabled = at === 0;
     next.disabled = at === count;
-    if (document.activeElement === document.body && at === count) back.focus();
+    // A button that can do no more hands the focus to the other one.
+    if (focused === next && next.disabled) back.focus();
+    if (focused === back && back.disabled) next.focus();
     slider.setAttribute("aria-valuetext", show(at));
   }
   slider.addEventListener("input", () => go(Number(slider.value)));
@@ -109,9 +105,6 @@ export function stepper(node, show) {
       slider.max = total;
       node.hidden = total === 0;
       go(0);
-    },
-    hide() {
-      node.hidden = true;
     },
   };
 }

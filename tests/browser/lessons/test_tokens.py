@@ -93,6 +93,7 @@ def test_merges_are_stepped_by_keyboard(real_server: LiveApp, open_page: OpenPag
     for _ in range(7):
         page.keyboard.press("Space")
     expect(page.locator("#merges-line")).to_contain_text("3 tokens are left")
+    expect(page.get_by_role("button", name="Step back").first).to_be_focused()
     assert page.locator("#merges-parts .tile-piece").all_inner_texts() == ["un", "h", "appiness"]
     done(page, "replay")
     page.locator("#merges-tokenizer").select_option("tekken")
