@@ -99,9 +99,9 @@ def test_the_largest_batch_is_what_the_bytes_leave_room_for() -> None:
 
 
 def test_they_ask_the_engine_and_the_catalogue() -> None:
-    engine, nothing = FakeEngine(), None
-    tools: Any = (nothing, nothing, nothing)
-    bench = Bench(engine, *tools, SAID)
+    engine = FakeEngine()
+    nothing: Any = None
+    bench = Bench(engine, nothing, nothing, nothing, SAID)
     assert asyncio.run(check_c13(bench)).verdict is Verdict.WRONG, "each step takes as long here"
     asked = [(r.kv_cache, r.weights, r.max_tokens, r.ignore_eos) for r in engine.requests]
     assert asked == [(kv, "float32", TOKENS, True) for kv in ("paged", "off")]

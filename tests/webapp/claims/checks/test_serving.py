@@ -52,8 +52,8 @@ def test_the_gain_is_told() -> None:
 
 def test_it_asks_the_engine() -> None:
     engine = FakeEngine()
-    nothing: Any = (None, None, None)
-    finding = asyncio.run(check_c20(Bench(engine, *nothing, SAID)))
+    nothing: Any = None
+    finding = asyncio.run(check_c20(Bench(engine, nothing, nothing, nothing, SAID)))
     # That engine gives everybody a token a millisecond, drafts nothing and keeps nothing.
     assert finding.verdict is Verdict.CAVEAT
     assert f"Here {PEOPLE} people together get 8.0 times" in finding.sentence
