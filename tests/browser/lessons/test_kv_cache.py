@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
 
 import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.conftest import OpenPage
+from tests.browser.lessons.scripts import run_script
 from tests.webapp.live_server import LiveApp
-from webapp.lessons.kv_cache import LESSON
 
 pytestmark = [pytest.mark.browser, pytest.mark.serial]
 
@@ -72,17 +69,9 @@ def test_its_claims(real_server: LiveApp, open_page: OpenPage) -> None:
     expect(page.locator("#C13")).to_contain_text("96 / 96")
 
 
-def output_of(command: list[str], server: LiveApp) -> str:
-    service = {**os.environ, "SERVICE": server.url}
-    done = subprocess.run(
-        command, env=service, capture_output=True, text=True, timeout=60, check=True
-    )
-    return done.stdout
-
-
 def test_its_scripts_run(real_server: LiveApp) -> None:
-    told = output_of(["bash", "-c", LESSON.curl], real_server)
+    told = run_script("kv-cache.sh", real_server.url)
     assert "819.2 kB" in told
     assert "13 requests fit" in told
-    rows = output_of([sys.executable, "-c", LESSON.python], real_server).splitlines()
+    rows = run_script("kv-cache.py", real_server.url).splitlines()
     assert [int(row.split("\t")[-1]) for row in rows] == [54, 27, 13]

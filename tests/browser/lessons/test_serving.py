@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import sys
-
 import pytest
 from playwright.sync_api import expect
 
 from tests.browser.conftest import OpenPage
-from tests.browser.lessons.test_kv_cache import LONG_MS, output_of, press
+from tests.browser.lessons.scripts import run_script
+from tests.browser.lessons.test_kv_cache import LONG_MS, press
 from tests.webapp.live_server import LiveApp
-from webapp.lessons.serving import LESSON
 
 pytestmark = [pytest.mark.browser, pytest.mark.serial]
 
@@ -67,9 +65,9 @@ def test_shared_beginnings_and_drafts(real_server: LiveApp, open_page: OpenPage)
 
 
 def test_its_scripts_run(real_server: LiveApp) -> None:
-    told = output_of(["bash", "-c", LESSON.curl], real_server).splitlines()
+    told = run_script("serving.sh", real_server.url).splitlines()
     assert [line.split()[0] for line in told] == ["1", "32"]
-    rows = output_of([sys.executable, "-c", LESSON.python], real_server).splitlines()
+    rows = run_script("serving.py", real_server.url).splitlines()
     preempted = [int(row.split()[2]) for row in rows]
     assert preempted[0] == 0
     assert preempted == sorted(preempted)
