@@ -10,7 +10,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
+import torch
+
 from engine.errors import EngineError, LanesFull, QueueFull
+from engine.inference.calibration import memory_bytes
 from engine.inference.held_requests import HeldRequests
 from engine.inference.lane_orders import LaneOrder, OpeningStage, Report, no_report
 from engine.inference.lane_set import Knobs, Lane, LaneSet, changed
@@ -38,6 +41,11 @@ from engine.scheduling.scheduler import SchedulerLimits
 log = logging.getLogger(__name__)
 
 
+PROBE_LAYER_BYTES = 512 * 2**20
+"""What layers' weights in float32 may hold for probes: all of the default model. Without them each
+probe dequantises every layer again, which takes longer than running it."""
+
+
 class Engine:
     """Runs requests on a loaded model and tells every step through ``emit``."""
 
@@ -53,7 +61,11 @@ class Engine:
         self._timeline = Timeline()
         self._lanes = LaneSet(model, Knobs(limits, policy), self._timeline, emit)
         self._held = HeldRequests(emit)
-        self._probes = ProbeDesk(model.checkpoint, weights_as=model.opener.weights)
+        self._probes = ProbeDesk(
+            model.checkpoint,
+            layer_bytes=min(PROBE_LAYER_BYTES, memory_bytes(torch.device("cpu")) // 16),
+            weights_as=model.opener.weights,
+        )
         self._turn = 0
 
     # ── lanes ────────────────────────────────────────────────────────────────────────────────

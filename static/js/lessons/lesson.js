@@ -2,7 +2,7 @@
 // the reader's own prompt, which goes along from lesson to lesson.
 
 import { setText } from "../dom.js";
-import { t } from "../texts.js";
+import { sentences, t } from "../texts.js";
 import { countDone, guessOf, isDone, keepGuess, note } from "./progress.js";
 
 const slug = document.querySelector("article.lesson").dataset.lesson;
@@ -55,7 +55,7 @@ export function tellTruth(sentence, right) {
   const verdict =
     choice === null ? "" : t(choice === right ? "lesson.guess.right" : "lesson.guess.wrong");
   truth.hidden = false;
-  setText(truth, [sentence, verdict].filter(Boolean).join(" "));
+  setText(truth, sentences([sentence, verdict]));
   choices.forEach((input, index) => {
     input.parentElement.dataset.truth = index === right ? "right" : "";
   });
