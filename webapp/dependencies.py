@@ -19,6 +19,7 @@ from webapp.settings import Settings
 from webapp.simulations import SimulationRunner
 from webapp.store.saved_runs import SavedRuns
 from webapp.tokenizing import Tokenizing
+from webapp.waiting import Gone
 
 
 def get_settings(request: Request) -> Settings:
@@ -82,6 +83,14 @@ def get_tokenizing(request: Request) -> Tokenizing:
     return cast(Tokenizing, request.app.state.tokenizing)
 
 
+async def get_gone(request: Request) -> Gone:
+    """Tells whether the asker has gone."""
+    await (
+        request.body()
+    )  # else the first look would find the body, and not the end of the connection
+    return request.is_disconnected
+
+
 SettingsDep = Annotated[Settings, Depends(get_settings)]
 EngineDep = Annotated[EnginePort, Depends(get_engine)]
 PredictorDep = Annotated[StepPredictor, Depends(get_predictor)]
@@ -93,3 +102,4 @@ ClaimsDep = Annotated[ClaimRunner, Depends(get_claim_runner)]
 BenchDep = Annotated[Bench, Depends(get_bench)]
 QuestionsDep = Annotated[Questions, Depends(get_questions)]
 TokenizingDep = Annotated[Tokenizing, Depends(get_tokenizing)]
+GoneDep = Annotated[Gone, Depends(get_gone)]

@@ -30,6 +30,7 @@ from webapp.problems import FieldError, Problem, ProblemResponse, Refusal
 from webapp.rendering import render
 from webapp.schemas.explain import explain_errors
 from webapp.store.records import StoreUnavailable
+from webapp.waiting import AskerGone
 
 log = structlog.get_logger("webapp.errors")
 
@@ -55,7 +56,7 @@ def engine_problem(error: EngineError) -> Problem:
     """The HTTP answer to an error that the engine raised on purpose."""
     errors = [_field_error(error)] if error.field else []
     refusal = Refusal(error.reason, error.values) if error.reason else None
-    if isinstance(error, QueueFull | EngineUnavailable):
+    if isinstance(error, QueueFull | EngineUnavailable | AskerGone):
         return Problem(503, error.code, error.message, errors, {"retry-after": "1"}, refusal)
     if isinstance(error, InvalidRequest | UnsupportedModel | CapacityError | TemplateError):
         return Problem(422, error.code, error.message, errors, refusal=refusal)

@@ -8,9 +8,8 @@ milliseconds and waits in a line of its own.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Awaitable, Callable, Mapping
-
-import anyio
+from collections.abc import Mapping
+from functools import partial
 
 from engine.errors import EngineUnavailable, QueueFull
 from engine.inference.messages import Failed, Probe, Probed
@@ -18,6 +17,7 @@ from engine.refusals import refused
 from webapp.live.engine_port import EnginePort
 from webapp.settings import Settings
 from webapp.simulations import rebuild_error
+from webapp.waiting import Gone, Line
 
 TEXT_KINDS = frozenset({"tokenize", "detokenize", "merges"})
 _TEXTS_AT_ONCE = 4
@@ -28,12 +28,12 @@ class Questions:
 
     def __init__(self, engine: EnginePort, settings: Settings) -> None:
         self._engine = engine
-        self._most = settings.probe_queue
-        self._probes = _Line(1)
-        self._texts = _Line(_TEXTS_AT_ONCE)
+        full = partial(refused, "probes_at_once", kind=QueueFull)
+        self._probes = Line(1, settings.probe_queue, full)
+        self._texts = Line(_TEXTS_AT_ONCE, settings.probe_queue, full)
 
     async def ask(
-        self, kind: str, arguments: Mapping[str, object], gone: Callable[[], Awaitable[bool]]
+        self, kind: str, arguments: Mapping[str, object], gone: Gone
     ) -> dict[str, object]:
         """The worker's answer. ``kind`` and ``arguments`` as in ``engine.inference.probes``;
         nothing is asked for someone who is ``gone`` when it is their turn.
@@ -41,17 +41,11 @@ class Questions:
         Raises:
             QueueFull: too many are waiting.
             EngineUnavailable: the engine is not ready, or ended meanwhile.
-            EngineError: whatever the engine refuses (names the field).
+            EngineError: whatever the engine refuses (names the field), or the asker has gone.
         """
         line = self._texts if kind in TEXT_KINDS else self._probes
-        if line.length >= self._most:
-            raise refused("probes_at_once", kind=QueueFull)
-        line.length += 1
-        try:
-            async with line.places:
-                return {} if await gone() else await self._ask(kind, arguments)
-        finally:
-            line.length -= 1
+        async with line.place(gone):
+            return await self._ask(kind, arguments)
 
     async def _ask(self, kind: str, arguments: Mapping[str, object]) -> dict[str, object]:
         answer = await self._engine.ask(Probe(secrets.token_hex(8), kind, dict(arguments)))
@@ -70,11 +64,3 @@ class Questions:
                 }
             )
         raise AssertionError("the engine answered a probe with something else")
-
-
-class _Line:
-    """Questions of one kind: so many at once, and how many there are."""
-
-    def __init__(self, at_once: int) -> None:
-        self.places = anyio.CapacityLimiter(at_once)
-        self.length = 0

@@ -7,19 +7,19 @@ delay every stream, so it runs in a process of its own.
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncGenerator, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import Iterator
+from contextlib import AbstractAsyncContextManager
 from dataclasses import asdict
 from typing import Any, cast
 
 import anyio.to_thread
-from anyio import CapacityLimiter
 
 from engine.errors import EngineError, InvalidRequest, QueueFull
 from engine.simulator.report import SimulationReport
 from engine.simulator.scenario import Scenario, simulate
 from webapp.child_process import ask_child
 from webapp.settings import Settings
+from webapp.waiting import Line
 
 THREAD_TOKENS = 2**13
 """Output tokens of all requests up to which a run is short: some tenths of a second."""
@@ -36,10 +36,8 @@ class SimulationRunner:
     """At most ``simulation_threads`` run and ``simulation_queue`` wait; more are refused."""
 
     def __init__(self, settings: Settings) -> None:
-        self._slots = settings.simulation_threads
-        self._max_pending = settings.simulation_threads + settings.simulation_queue
-        self._limiter: CapacityLimiter | None = None
-        self._pending = 0
+        threads = settings.simulation_threads
+        self._line = Line(threads, threads + settings.simulation_queue, _full)
 
     async def run(self, scenario: Scenario) -> SimulationReport:
         """The report of one short scenario.
@@ -76,23 +74,17 @@ class SimulationRunner:
         async with self.slot():
             return await _in_process(scenario)
 
-    @asynccontextmanager
-    async def slot(self) -> AsyncGenerator[None]:
+    def slot(self) -> AbstractAsyncContextManager[None]:
         """A place among those that run; waits for one.
 
         Raises:
             QueueFull: too many are waiting.
         """
-        if self._pending >= self._max_pending:
-            raise QueueFull("too many simulations are waiting; try again in a moment")
-        if self._limiter is None:
-            self._limiter = CapacityLimiter(self._slots)  # belongs to the running loop
-        self._pending += 1
-        try:
-            async with self._limiter:
-                yield
-        finally:
-            self._pending -= 1
+        return self._line.place()
+
+
+def _full() -> QueueFull:
+    return QueueFull("too many simulations are waiting; try again in a moment")
 
 
 def _has_long_output(scenario: Scenario) -> bool:

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from functools import cache, partial
 from typing import TypeVar
 
-import anyio
 import anyio.to_thread
 
 from engine.catalog.bpe import train
@@ -20,50 +19,46 @@ from engine.catalog.pieces import visible_piece
 from engine.catalog.vocabularies import Token, vocabulary, vocabulary_sources
 from engine.errors import QueueFull
 from engine.refusals import refused
+from webapp.waiting import Gone, Line
 
 T = TypeVar("T")
 Document = dict[str, object]
 
 ALL_ARTICLES = 0
-_MOST_WAITING = 32
+_MOST = 32
 _TRAINING_CUT = "r50k"
 
 
 class Tokenizing:
-    """Asks one question after the other; ``QueueFull`` where too many wait."""
+    """Answers one question after the other; ``QueueFull`` where too many wait, ``AskerGone`` where
+    the asker has ``gone`` when it is their turn."""
 
     def __init__(self) -> None:
-        self._limiter = anyio.CapacityLimiter(1)
-        self._waiting = 0
+        self._line = Line(1, _MOST, partial(refused, "prompts_at_once", kind=QueueFull))
 
-    async def _run(self, work: Callable[[], T]) -> T:
-        if self._waiting >= _MOST_WAITING:
-            raise refused("prompts_at_once", kind=QueueFull)
-        self._waiting += 1
-        try:
-            return await anyio.to_thread.run_sync(work, limiter=self._limiter)
-        finally:
-            self._waiting -= 1
+    async def _run(self, work: Callable[[], T], gone: Gone) -> T:
+        async with self._line.place(gone):
+            return await anyio.to_thread.run_sync(work)
 
-    async def encode(self, name: str, text: str) -> Document:
+    async def encode(self, name: str, text: str, gone: Gone) -> Document:
         """The tokens of a text. Raises ``UnknownName``."""
-        return await self._run(partial(_encoded, name, text))
+        return await self._run(partial(_encoded, name, text), gone)
 
-    async def merges(self, name: str, text: str) -> Document:
+    async def merges(self, name: str, text: str, gone: Gone) -> Document:
         """Each word of a text, merge by merge. Raises ``UnknownName``."""
-        return await self._run(partial(_merged, name, text))
+        return await self._run(partial(_merged, name, text), gone)
 
-    async def compare(self, text: str) -> Document:
+    async def compare(self, text: str, gone: Gone) -> Document:
         """How many tokens each vocabulary makes of a text."""
-        return await self._run(partial(_compared, text))
+        return await self._run(partial(_compared, text), gone)
 
-    async def train(self, text: str, merges: int) -> Document:
+    async def train(self, text: str, merges: int, gone: Gone) -> Document:
         """A vocabulary learned from a text."""
-        return await self._run(partial(_trained, text, merges))
+        return await self._run(partial(_trained, text, merges), gone)
 
-    async def languages(self, article: int = ALL_ARTICLES) -> Document:
+    async def languages(self, article: int, gone: Gone) -> Document:
         """What each vocabulary makes of the same article in all languages."""
-        return await self._run(partial(_in_languages, article))
+        return await self._run(partial(_in_languages, article), gone)
 
 
 def listed() -> Document:

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Request
 
 from webapp.claims.catalogue import CHECKS, CLAIMS, get_claim
 from webapp.claims.claim import Claim
-from webapp.dependencies import BenchDep, ClaimsDep
+from webapp.dependencies import BenchDep, ClaimsDep, GoneDep
 from webapp.i18n import Texts, texts
 from webapp.problems import Problem
 from webapp.rendering import language_of
@@ -35,12 +35,14 @@ async def list_claims(request: Request) -> ClaimsDocument:
     response_model=FindingDocument,
     responses=problem_responses(403, 404, 422, 500, 503),
 )
-async def check_claim(claim_id: str, runner: ClaimsDep, bench: BenchDep) -> FindingDocument:
+async def check_claim(
+    claim_id: str, runner: ClaimsDep, bench: BenchDep, gone: GoneDep
+) -> FindingDocument:
     """Measures or computes a claim now. Those of effort ``engine`` take their turn, and seconds."""
     claim = get_claim(claim_id)
     if claim is None or claim.id not in CHECKS:
         raise Problem(404, "unknown_claim", "No claim has this id; GET /api/v1/claims lists them.")
-    finding = await runner.find(claim, bench)
+    finding = await runner.find(claim, bench, gone)
     return FindingDocument(
         claim=_document(claim, bench.said),
         verdict=finding.verdict.value,

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-from fastapi import APIRouter, Request, Response
+from fastapi import APIRouter, Response
 
 from engine.inference.probes.text_documents import TextTokens
 from webapp.api.strict_route import StrictJsonRoute
-from webapp.dependencies import QuestionsDep
+from webapp.dependencies import GoneDep, QuestionsDep
 from webapp.problems import JsonResponse
 from webapp.questions import Questions
 from webapp.schemas.base import StrictModel
@@ -16,6 +16,7 @@ from webapp.schemas.from_documents import schema_of
 from webapp.schemas.probes import PROBES, ProbeKind
 from webapp.schemas.problem import problem_responses
 from webapp.schemas.texts import DetokenizeRequest, TokenizeRequest
+from webapp.waiting import Gone
 
 router = APIRouter(tags=["engine"], route_class=StrictJsonRoute)
 
@@ -23,32 +24,28 @@ _PROBLEMS = problem_responses(400, 403, 408, 413, 415, 422, 503)
 
 
 @router.post("/tokenize", response_model=schema_of(TextTokens), responses=_PROBLEMS)
-async def tokenize(
-    question: TokenizeRequest, request: Request, questions: QuestionsDep
-) -> Response:
+async def tokenize(question: TokenizeRequest, questions: QuestionsDep, gone: GoneDep) -> Response:
     """The tokens of a text or a conversation, by the tokenizer of the model that runs here."""
-    return await _answer("tokenize", question, request, questions)
+    return await _answer("tokenize", question, questions, gone)
 
 
 @router.post("/detokenize", response_model=schema_of(TextTokens), responses=_PROBLEMS)
 async def detokenize(
-    question: DetokenizeRequest, request: Request, questions: QuestionsDep
+    question: DetokenizeRequest, questions: QuestionsDep, gone: GoneDep
 ) -> Response:
     """The text of token ids, and what of it is certain after each of them."""
-    return await _answer("detokenize", question, request, questions)
+    return await _answer("detokenize", question, questions, gone)
 
 
-async def _answer(
-    kind: str, question: StrictModel, request: Request, questions: Questions
-) -> Response:
+async def _answer(kind: str, question: StrictModel, questions: Questions, gone: Gone) -> Response:
     # Only what was sent goes on, and null is the same as nothing.
     arguments = question.model_dump(exclude_unset=True, exclude_none=True)
-    return JsonResponse(await questions.ask(kind, arguments, request.is_disconnected))
+    return JsonResponse(await questions.ask(kind, arguments, gone))
 
 
 def _handler(name: str, kind: ProbeKind) -> Callable[..., Awaitable[Response]]:
-    async def probe(question: StrictModel, request: Request, questions: QuestionsDep) -> Response:
-        return await _answer(name, question, request, questions)
+    async def probe(question: StrictModel, questions: QuestionsDep, gone: GoneDep) -> Response:
+        return await _answer(name, question, questions, gone)
 
     probe.__annotations__["question"] = kind.request
     return probe

@@ -27,17 +27,21 @@ _REFUSALS = problem_responses(400, 403, 408, 413, 415, 422)
 @router.post("/words/near", response_model=NearDocument, responses=_REFUSALS)
 async def near_words(question: NearRequest) -> NearDocument:
     """The words nearest to a word, or to a sum such as king − man + woman."""
-    vectors = await anyio.to_thread.run_sync(word_vectors)
+    return await anyio.to_thread.run_sync(_near, question)
+
+
+@router.post("/words/map", response_model=WordMapDocument, responses=_REFUSALS)
+async def map_words(question: MapRequest) -> WordMapDocument:
+    """Some words on a plane, along the two directions in which they differ most."""
+    found = await anyio.to_thread.run_sync(lambda: word_vectors().map(question.words))
+    return WordMapDocument.model_validate({**asdict(found), "source": SOURCE})
+
+
+def _near(question: NearRequest) -> NearDocument:
+    vectors = word_vectors()
     near = vectors.near(question.plus, question.minus, question.k)
     return NearDocument(
         near=[NearWordDocument(word=item.word, cosine=item.cosine) for item in near],
         dimensions=vectors.dimensions,
         source=SOURCE,
     )
-
-
-@router.post("/words/map", response_model=WordMapDocument, responses=_REFUSALS)
-async def map_words(question: MapRequest) -> WordMapDocument:
-    """Some words on a plane, along the two directions in which they differ most."""
-    vectors = await anyio.to_thread.run_sync(word_vectors)
-    return WordMapDocument.model_validate({**asdict(vectors.map(question.words)), "source": SOURCE})

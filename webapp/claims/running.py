@@ -1,49 +1,50 @@
-"""Runs checks: one at a time, so that they neither measure each other nor hold up other prompts."""
+"""Runs checks: those of the engine one at a time, so that they neither measure each other nor hold
+up other prompts; computed ones two at a time, because a page asks for all of them at once."""
 
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
 
-from engine.errors import EngineError, QueueFull
+from engine.errors import EngineUnavailable, QueueFull
 from webapp.claims.bench import Bench
 from webapp.claims.catalogue import CHECKS
 from webapp.claims.claim import Claim, Effort, Finding
+from webapp.i18n import N_
+from webapp.waiting import Gone, Line
 
 MAX_WAITING = 16
+MAX_COMPUTING = 128
+"""A classroom opens the page of all claims at once."""
+COMPUTED_AT_ONCE = 2
 TIME_LIMIT_S = 240.0
 
 
-@dataclass(slots=True)
+def _full() -> QueueFull:
+    return QueueFull(N_("too many checks wait; try again in a minute"))
+
+
 class ClaimRunner:
-    """Checks of the engine run one after the other; computed ones at once."""
+    """Checks of either effort, each with a line of its own."""
 
-    limit_s: float = TIME_LIMIT_S
-    max_waiting: int = MAX_WAITING
-    _turn: asyncio.Lock | None = None
-    _waiting: int = 0
+    def __init__(self, limit_s: float = TIME_LIMIT_S, max_waiting: int = MAX_WAITING) -> None:
+        self._limit_s = limit_s
+        self._lines = {
+            Effort.ENGINE: Line(1, max_waiting, _full),
+            Effort.INSTANT: Line(COMPUTED_AT_ONCE, MAX_COMPUTING, _full),
+        }
 
-    async def find(self, claim: Claim, bench: Bench) -> Finding:
-        """What the check of ``claim`` finds now.
+    async def find(self, claim: Claim, bench: Bench, gone: Gone) -> Finding:
+        """What the check of ``claim`` finds now; nothing is run for someone who is ``gone`` when
+        it is their turn.
 
         Raises:
             QueueFull: too many checks wait already.
-            EngineError: the engine refused, is not there, or took too long.
+            EngineUnavailable: the engine is not there, or the check took too long.
+            EngineError: the engine refused, or the asker has gone.
         """
-        check = CHECKS[claim.id]
-        if claim.effort is Effort.INSTANT:
-            return await check(bench)
-        if self._waiting >= self.max_waiting:
-            raise QueueFull("too many checks wait for the engine; try again in a minute")
-        self._turn = self._turn or asyncio.Lock()
-        self._waiting += 1
-        try:
-            async with self._turn:
-                async with asyncio.timeout(self.limit_s):
-                    return await check(bench)
-        except TimeoutError:
-            raise EngineError(
-                f"the check took more than {self.limit_s:g} s and was ended"
-            ) from None
-        finally:
-            self._waiting -= 1
+        async with self._lines[claim.effort].place(gone):
+            try:
+                async with asyncio.timeout(self._limit_s):
+                    return await CHECKS[claim.id](bench)
+            except TimeoutError:
+                raise EngineUnavailable(N_("the check took too long and was ended")) from None

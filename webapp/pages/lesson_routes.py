@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from threading import Lock
+
+import anyio.to_thread
 from fastapi import APIRouter, HTTPException, Request
 from fastapi.responses import HTMLResponse
 
 from engine.errors import EngineError
 from webapp.claims.catalogue import CHECKS, CLAIMS, get_claim
 from webapp.claims.claim import Claim
-from webapp.dependencies import BenchDep, ClaimsDep, EngineDep, PredictorDep
+from webapp.dependencies import BenchDep, ClaimsDep, EngineDep, GoneDep, PredictorDep
 from webapp.i18n import Language, texts
 from webapp.lessons.catalogue import LESSONS, find_code, get_lesson
 from webapp.lessons.glossary import TERMS
 from webapp.lessons.lesson import Lesson, source_code
-from webapp.lessons.search import MAX_QUERY, LessonIndex, sections_of
+from webapp.lessons.search import MAX_QUERY, Hit, LessonIndex, sections_of
 from webapp.live.engine_port import EnginePort
 from webapp.pages.engine_view import engine_view
 from webapp.pages.lesson_view import SourceView, learn_view, lesson_view
@@ -28,10 +31,13 @@ async def learn(
     request: Request, engine: EngineDep, predictor: PredictorDep, q: str = ""
 ) -> HTMLResponse:
     """The table of contents, and what a search has found."""
-    view = learn_view(texts(language_of(request)))
-    hits = _index(request, engine, predictor).search(q)
-    context: dict[str, object] = {"room": "learn", "view": view, "query": q[:MAX_QUERY]}
-    return render(request, "pages/learn.html", {**context, "hits": hits})
+    context: dict[str, object] = {
+        "room": "learn",
+        "view": learn_view(texts(language_of(request))),
+        "query": q[:MAX_QUERY],
+        "hits": await _hits(request, engine, predictor, q),
+    }
+    return render(request, "pages/learn.html", context)
 
 
 @router.get("/fragments/lesson-search")
@@ -39,7 +45,7 @@ async def lesson_search(
     request: Request, engine: EngineDep, predictor: PredictorDep, q: str = ""
 ) -> HTMLResponse:
     """What a search has found, alone."""
-    hits = _index(request, engine, predictor).search(q)
+    hits = await _hits(request, engine, predictor, q)
     return render(request, "fragments/lesson_search.html", {"query": q[:MAX_QUERY], "hits": hits})
 
 
@@ -69,13 +75,13 @@ async def claims(request: Request) -> HTMLResponse:
 
 @router.post("/fragments/claims/{claim_id}")
 async def claim_fragment(
-    request: Request, claim_id: str, runner: ClaimsDep, bench: BenchDep
+    request: Request, claim_id: str, runner: ClaimsDep, bench: BenchDep, gone: GoneDep
 ) -> HTMLResponse:
     """Checks a claim now, and tells what was found."""
     claim = _known(claim_id)
     context: dict[str, object] = {"claim": claim, "finding": None, "refusal": None}
     try:
-        context["finding"] = await runner.find(claim, bench)
+        context["finding"] = await runner.find(claim, bench, gone)
     except EngineError as error:
         context["refusal"] = bench.said.gettext(error.message)
     return render(request, "fragments/claim_finding.html", context)
@@ -112,16 +118,28 @@ def _lesson_page(
 
 
 _INDEXES: dict[Language, LessonIndex] = {}
+_INDEXING = Lock()
+
+
+async def _hits(
+    request: Request, engine: EnginePort, predictor: StepPredictor, query: str
+) -> list[Hit]:
+    if not query.strip():
+        return []
+    # The first search renders every lesson: a second, and not on the event loop.
+    index = await anyio.to_thread.run_sync(_index, request, engine, predictor)
+    return index.search(query)
 
 
 def _index(request: Request, engine: EnginePort, predictor: StepPredictor) -> LessonIndex:
     """The words of all lessons in the reader's language; rendered once while the process lives."""
     language = language_of(request)
-    if language not in _INDEXES:
-        index = LessonIndex()
-        said = texts(language)
-        for lesson in LESSONS:
-            page = bytes(_lesson_page(request, lesson, engine, predictor).body).decode()
-            index.add(sections_of(lesson.slug, said.gettext(lesson.title), page))
-        _INDEXES[language] = index
+    with _INDEXING:
+        if language not in _INDEXES:
+            index = LessonIndex()
+            said = texts(language)
+            for lesson in LESSONS:
+                page = bytes(_lesson_page(request, lesson, engine, predictor).body).decode()
+                index.add(sections_of(lesson.slug, said.gettext(lesson.title), page))
+            _INDEXES[language] = index
     return _INDEXES[language]

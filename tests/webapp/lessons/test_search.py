@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
 from fastapi.testclient import TestClient
 
+from webapp.i18n import Language
 from webapp.lessons.search import LessonIndex, Section, sections_of
+from webapp.pages import lesson_routes
 
 PAGE = """<html><body><nav>queries</nav><main><h1>One</h1><p>A lead about queries.</p>
 <section id="first"><h2>Queries &amp; keys</h2><p>Each query meets <b>every</b> key.</p>
@@ -53,3 +56,15 @@ def test_every_term_leads_to_a_lesson(client: TestClient) -> None:
     page = client.get("/glossary").text
     assert 'id="ttft"' in page
     assert page.count("<dt>") > 40
+
+
+def test_the_table_of_contents_alone_renders_no_lesson(
+    client: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    indexes: dict[Language, LessonIndex] = {}
+    monkeypatch.setattr(lesson_routes, "_INDEXES", indexes)
+    assert client.get("/learn").status_code == 200
+    assert client.get("/learn", params={"q": "  "}).status_code == 200
+    assert not indexes
+    assert client.get("/learn", params={"q": "token"}).status_code == 200
+    assert len(indexes) == 1
