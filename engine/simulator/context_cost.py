@@ -37,7 +37,7 @@ class FlopWeighting(StrEnum):
         return (
             "Equivalent FP8 FLOPs, as assumed here: of DeepSeek-V4 the attention core (BF16) "
             "counts twice and the indexer's scores (FP4) half; everything else, and all of the "
-            "other models, counts once. The published text does not give the weights; these "
+            "other models, counts once. How the report weights each is not known; these "
             "reproduce its ratios."
         )
 

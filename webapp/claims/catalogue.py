@@ -83,8 +83,8 @@ CLAIMS: tuple[Claim, ...] = (
     Claim(
         "C09",
         N_(
-            "About 32 layers, each attention and a feed-forward network of two matrices, each "
-            "added to what came in."
+            "Often 32 layers or more, each attention and a feed-forward network of two "
+            "matrices, both added to what came in."
         ),
         "layers",
         Effort.ENGINE,
@@ -116,8 +116,8 @@ CLAIMS: tuple[Claim, ...] = (
     Claim(
         "C13",
         N_(
-            "The KV cache makes an answer of 1,000 tokens at least 5 times faster; without it the "
-            "cost is quadratic."
+            "The KV cache makes an answer of about 1,000 tokens at least 5 times as fast; "
+            "without it the cost is quadratic."
         ),
         "kv-cache",
         Effort.ENGINE,
@@ -140,8 +140,8 @@ CLAIMS: tuple[Claim, ...] = (
     Claim(
         "C16",
         N_(
-            "At a million tokens DeepSeek-V4-Pro needs about 10% of the cache and 27% of the "
-            "compute of the model before it."
+            "At a million tokens DeepSeek-V4-Pro needs about 10% of the cache of the model "
+            "before it, and 27% of its compute a token."
         ),
         "smaller-cache",
         Effort.INSTANT,
@@ -155,8 +155,8 @@ CLAIMS: tuple[Claim, ...] = (
     Claim(
         "C18",
         N_(
-            "GPTQ and AWQ choose a scale for each channel, and INT4 stays within a percentage "
-            "point of the original."
+            "GPTQ and AWQ choose a scale for each channel; done well, INT4 stays within a "
+            "percentage point of the original on most benchmarks."
         ),
         "quantization",
         Effort.ENGINE,

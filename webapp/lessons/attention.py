@@ -61,8 +61,8 @@ _TEXTS: Mapping[str, str | tuple[str, str]] = {
         "Both were turned by RoPE for their positions."
     ),
     "steps.2": N_(
-        "Divide by the root of {d}, which is {scale}: {scaled}. Without it, scores grow with the "
-        "size of a head, and softmax would be all or nothing."
+        "Divide by the root of {d}, which is {scale}: {scaled}. Without it, scores grow with "
+        "the size of a head, and softmax comes near to all or nothing."
     ),
     "steps.3": N_(
         "Tokens that come later get minus infinity ({n} here). The future is hidden, so training "
@@ -134,7 +134,10 @@ LESSON = Lesson(
         Task(
             "follow",
             N_("Follow one query through all five steps, from q · k to the sum of values."),
-            N_("Two products, a division, a mask and a softmax: that is the whole of a head."),
+            N_(
+                "Two products, a division, a mask and a softmax: that is all a head does with "
+                "its q, k and v."
+            ),
         ),
         Task(
             "take-out",

@@ -62,7 +62,10 @@ TERMS: tuple[Term, ...] = (
     Term(
         "head",
         N_("attention head"),
-        N_("One of several attentions of a layer, each with queries, keys and values of its own."),
+        N_(
+            "One of several attentions of a layer. Each has queries of its own; several may "
+            "share keys and values."
+        ),
         "attention",
         (N_("attention heads"),),
     ),

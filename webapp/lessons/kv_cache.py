@@ -55,7 +55,10 @@ LESSON = Lesson(
         Task(
             "race",
             N_("Guess, then run your prompt both ways."),
-            N_("The same tokens came out; only what was computed again for nothing differed."),
+            N_(
+                "But for rounding, the answer is the same. All the time more went into what "
+                "was computed again for nothing."
+            ),
         ),
         Task(
             "cells",

@@ -135,7 +135,8 @@ LESSON = Lesson(
         pitfalls=(
             N_(
                 "The logit lens is read as what the model thinks. It shows which token an "
-                "unfinished stream lies nearest to, by the final layer's measure."
+                "unfinished stream would give, read with the final norm and the LM head, which "
+                "were made for the finished one."
             ),
             N_(
                 "“The feed-forward network holds the facts” is a working idea with evidence for it "

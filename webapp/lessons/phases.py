@@ -47,8 +47,9 @@ LESSON = Lesson(
             ),
             N_(
                 "The decode steps stand far left on the slope, at about one operation for each "
-                "byte: memory sets their pace. The prefill does more arithmetic with each byte, "
-                "almost as many times more as it has tokens, and stands that much further right."
+                "byte of 16-bit weights: memory sets their pace. The prefill does more "
+                "arithmetic with each byte, almost as many times more as it has tokens, and "
+                "stands that much further right."
             ),
         ),
         Task(
@@ -103,8 +104,8 @@ LESSON = Lesson(
                 "Let them double the prompt and see the time follow."
             ),
             N_(
-                "“A long answer makes each token slower.” It adds tokens. The gap grows with the "
-                "context alone, and slowly."
+                "“A long answer makes each token slower.” It adds tokens. For one reader, the "
+                "gap grows only with the context, and slowly."
             ),
             N_(
                 "“Memory-bound means that the memory is full.” It means that bytes cannot be read "

@@ -96,8 +96,8 @@ LESSON = Lesson(
             "weights",
             N_("Run three sets of weights, at least one of them in int4."),
             N_(
-                "Same bits, other text: what shares a scale matters more than the number of bits "
-                "alone."
+                "How many bits, and how many weights share a scale: both decide how far the "
+                "text moves."
             ),
         ),
         Task(
@@ -150,7 +150,10 @@ LESSON = Lesson(
                 "“INT8 halves the latency.” Of decode, nearly. Of prefill only where the products "
                 "run in INT8."
             ),
-            N_("“Perplexity did not rise, so nothing changed.” It can fall by luck; KL cannot."),
+            N_(
+                "“Perplexity did not rise, so nothing changed.” It can fall by luck. KL is "
+                "above zero as soon as anything changed."
+            ),
         ),
         (
             N_("Why does 4-bit with groups of 32 lose so little on this very model?"),

@@ -92,7 +92,8 @@ LESSON = Lesson(
             "heads",
             N_("Choose another model, and see what its heads share."),
             N_(
-                "Sharing is decided before training; every bit of cache it saves is saved for good."
+                "Sharing is trained in: it can't be switched on when serving, but what it "
+                "saves is saved in every run."
             ),
         ),
         Task(
@@ -149,9 +150,11 @@ LESSON = Lesson(
             ),
         ),
         (
-            N_("Which of these fixes can be chosen when serving, and which only before training?"),
+            N_("Which of these fixes can be chosen when serving, and which need training?"),
             N_("Why does the cache in four bits take more than a quarter of sixteen?"),
-            N_("Why can a model without sinks still write fluent sentences that mean little?"),
+            N_(
+                "With a window and sinks a model writes fluently again. What can it still not know?"
+            ),
         ),
     ),
     scripts=(

@@ -70,8 +70,8 @@ LESSON = Lesson(
             "distance",
             N_("Turn the dial: move both positions by the same amount."),
             N_(
-                "The score stays as it is: it depends on how far apart the two are, and on nothing "
-                "else."
+                "The score stays as it is: of the two positions, only how far apart they are "
+                "counts."
             ),
         ),
         Task(

@@ -101,7 +101,7 @@ def test_the_crossover_lies_near_ten_thousand_tokens() -> None:
 def test_each_weighting_says_what_it_assumes() -> None:
     assert "once" in RAW.assumption
     assert "BF16) counts twice" in FP8.assumption
-    assert "does not give the weights" in FP8.assumption
+    assert "is not known" in FP8.assumption
 
 
 @pytest.mark.parametrize("context", [0, -1, MOST_CONTEXT + 1])

@@ -114,8 +114,8 @@ async def first_question(bench: Bench) -> Finding:
         return Finding(
             Verdict.CAVEAT,
             said.gettext(
-                "It is the right first question: nearly every cause slows one of the two times "
-                "more than the other, so the answer halves the list."
+                "It is the right first question: most causes slow one of the two times more "
+                "than the other, so the answer rules out about half of them."
             ),
             evidence,
             said.gettext(

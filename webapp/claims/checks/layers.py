@@ -14,7 +14,7 @@ from webapp.lessons.lesson import Basis
 PROMPT = "The capital of France is Paris. The capital of Italy is"
 SAID_LAYERS, SAID_MATRICES = 32, 2
 NEAR = 0.25
-"""Within a quarter of what the article says is "about"."""
+"""By how much fewer there may be than the article says there often are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,10 +28,10 @@ class Found:
 
 
 def judge(found: Found) -> Verdict:
-    """Wrong where layers do more than add; right with about as many layers and two matrices."""
+    """Wrong where layers do more than add; right with two matrices and nearly as many or more."""
     if found.change > 0:
         return Verdict.WRONG
-    near = abs(found.layers - SAID_LAYERS) <= NEAR * SAID_LAYERS
+    near = found.layers >= (1 - NEAR) * SAID_LAYERS
     return Verdict.RIGHT if near and found.matrices == SAID_MATRICES else Verdict.CAVEAT
 
 

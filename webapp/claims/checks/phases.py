@@ -152,31 +152,25 @@ async def decode_bound(bench: Bench) -> Finding:
             Basis.MEASURED,
         ),
     )
+    values = {"n": TOGETHER, "ratio": significant(ratio, 2)}
     if ratio >= 1 + (TOGETHER - 1) * 0.75:
-        return Finding(
-            Verdict.WRONG,
-            said.gettext(
-                "Not here: {n} tokens in a step take almost {n} times as long as one."
-            ).format(n=TOGETHER),
-            evidence,
+        sentence = said.gettext(
+            "Not here: {n} tokens in a step take {ratio} times as long as one, so arithmetic sets "
+            "the pace."
         )
+        return Finding(Verdict.WRONG, sentence.format(**values), evidence)
     if ratio >= 1 + (TOGETHER - 1) * 0.5:
-        return Finding(
-            Verdict.CAVEAT,
-            said.gettext(
-                "In part: {n} tokens in a step take longer than one, but far less than {n} times."
-            ).format(n=TOGETHER),
-            evidence,
-            said.gettext("This machine's arithmetic is slow beside its memory."),
+        sentence = said.gettext(
+            "In part: {n} tokens in a step take {ratio} times as long as one. Reading the weights "
+            "and arithmetic both count."
         )
-    return Finding(
-        Verdict.RIGHT,
-        said.gettext(
-            "{n} answers in one step take little longer than one, so reading the weights, and not "
-            "arithmetic, sets the pace. A longer context adds what is read of the cache."
-        ).format(n=TOGETHER),
-        evidence,
+        caveat = said.gettext("This machine's arithmetic is slow beside its memory.")
+        return Finding(Verdict.CAVEAT, sentence.format(**values), evidence, caveat)
+    sentence = said.gettext(
+        "{n} answers in one step take {ratio} times as long as one, not {n} times: it is mostly "
+        "reading the weights, and not arithmetic, that sets the pace."
     )
+    return Finding(Verdict.RIGHT, sentence.format(**values), evidence)
 
 
 async def lengths_cost(bench: Bench) -> Finding:
@@ -220,7 +214,10 @@ async def lengths_cost(bench: Bench) -> Finding:
                 "its tokens stays nearly as it was."
             ),
             evidence,
-            said.gettext("ITL grows with the context that each step reads, not with the output."),
+            said.gettext(
+                "ITL grows with the context that each step reads. The output only adds to that "
+                "context, token by token."
+            ),
         )
     return Finding(
         Verdict.RIGHT,

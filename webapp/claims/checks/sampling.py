@@ -94,9 +94,9 @@ async def check_sampling(bench: Bench) -> Finding:
         sentence.format(n=n, count=count, expected=f"{n * p:.1f}"),
         _evidence(bench, scores, drawn),
         said.gettext(
-            "Most services reshape the distribution before they draw: temperature, top-k, top-p, "
-            "min-p, penalties. What comes is then no draw from the model's own probabilities, and "
-            "at temperature 0 no draw at all."
+            "A service may reshape the distribution before it draws: temperature, top-k, "
+            "top-p, min-p, penalties. What comes is then no draw from the model's own "
+            "probabilities, and at temperature 0 no draw at all."
         ),
     )
 

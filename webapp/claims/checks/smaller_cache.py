@@ -103,21 +103,22 @@ async def check_deepseek(bench: Bench) -> Finding:
     verdict = ratio_verdict(kv, flops)
     sentence = {
         Verdict.RIGHT: said.gettext(
-            "Computed from the shapes at 1,048,576 positions: {kv} of V3.2's cache and {flops} of "
-            "its FLOPs a token, in FP8 equivalents."
+            "Predicted from the shapes at 1,048,576 positions: {kv} of V3.2's cache and "
+            "{flops} of its FLOPs a token, in FP8 equivalents."
         ),
         Verdict.CAVEAT: said.gettext(
-            "Computed from the shapes it comes near, but not within a point: {kv} of V3.2's cache "
-            "and {flops} of its FLOPs a token, in FP8 equivalents."
+            "Predicted from the shapes it comes near, but not within a point: {kv} of V3.2's "
+            "cache and {flops} of its FLOPs a token, in FP8 equivalents."
         ),
         Verdict.WRONG: said.gettext(
-            "Computed from the shapes it is something else: {kv} of V3.2's cache and {flops} of "
-            "its FLOPs a token, in FP8 equivalents."
+            "Predicted from the shapes it is something else: {kv} of V3.2's cache and {flops} "
+            "of its FLOPs a token, in FP8 equivalents."
         ),
     }[verdict]
     caveat = said.gettext(
-        "“Compute” here is FLOPs in FP8 equivalents, whose weights the report does not give. Below "
-        "{crossover} positions V4-Pro's token takes more FLOPs than V3.2's."
+        "“Compute” here is FLOPs in FP8 equivalents, with weights that are assumed: the lesson "
+        "says which. Below {crossover} positions V4-Pro's token takes more FLOPs than V3.2's. "
+        "And V4 was previewed in April 2026, not in late 2025 as the article has it."
     )
     shares = {"kv": f"{kv:.1%}", "flops": f"{flops:.1%}"}
     report = said.gettext("the report on DeepSeek-V4 (arXiv 2606.19348)")

@@ -175,7 +175,9 @@ def _languages(said: Texts) -> Finding:
                 ).format(n=f"{_PROMPT_TOKENS:,}", language=_language(said, worst)),
                 f"{significant(1e3 * seconds[0])} ms · {significant(1e3 * seconds[1])} ms",
                 Basis.PREDICTED,
-                f"{_MODEL}, {_HARDWARE}",
+                said.gettext(
+                    N_("{model} on {hardware} at the roofline, as if its tokenizer were {name}'s")
+                ).format(model=_MODEL, hardware=_HARDWARE, name=vocabulary_sources()[old].name),
             ),
         ),
         said.gettext(

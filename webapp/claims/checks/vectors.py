@@ -33,6 +33,10 @@ def _measured(name: str, value: str, source: str = "") -> Evidence:
     return Evidence(name, value, Basis.MEASURED, source)
 
 
+def _of_file(name: str, value: str, bench: Bench) -> Evidence:
+    return Evidence(name, value, Basis.PUBLISHED, bench.said.gettext("the model's own file"))
+
+
 async def row_is_looked_up(bench: Bench) -> Finding:
     """C05: the row that is copied is exactly what enters the first layer."""
     _ = bench.said.gettext
@@ -45,9 +49,9 @@ async def row_is_looked_up(bench: Bench) -> Finding:
     scaled = max(ratios) - min(ratios) < 1e-3 * max(ratios)
     vocabulary, width = rows["table_shape"]
     evidence = (
-        _measured(_("shape of the table"), f"[{vocabulary:,}, {width:,}]"),
-        _measured(_("one row in the file"), bytes_label(rows["row_bytes"])),
-        _measured(_("the whole table"), bytes_label(rows["table_bytes"])),
+        _of_file(_("shape of the table"), f"[{vocabulary:,}, {width:,}]", bench),
+        _of_file(_("one row in the file"), bytes_label(rows["row_bytes"]), bench),
+        _of_file(_("the whole table"), bytes_label(rows["table_bytes"]), bench),
         Evidence(_("arithmetic of a look-up"), f"{rows['flops']} FLOP", Basis.COMPUTED),
         _measured(
             _("length of what enters the first layer ÷ length of the row"),
@@ -97,12 +101,14 @@ async def similar_words_are_near(bench: Bench) -> Finding:
                 name = _("{other} among the neighbours of {word}, {table}")
                 far = _("not among the first {n}").format(n=NEAR)
                 value = far if place is None else f"#{place}"
-                evidence.append(_measured(name.format(other=other, word=word, table=table), value))
+                said = name.format(other=other, word=word, table=table)
+                evidence.append(Evidence(said, value, Basis.COMPUTED))
     vectors = word_vectors()
     for one, other in (("python", "snake"), ("python", "javascript"), ("snake", "javascript")):
         cosine = significant(vectors.cosine(one, other))
         name = _("cosine of {one} and {other}, {table}")
-        evidence.append(_measured(name.format(one=one, other=other, table=GLOVE), cosine))
+        said = name.format(one=one, other=other, table=GLOVE)
+        evidence.append(Evidence(said, cosine, Basis.COMPUTED))
     if held == len(evidence) - 3:
         sentence = _("All of the article's neighbours are found in both tables.")
         return Finding(Verdict.RIGHT, sentence, tuple(evidence))
@@ -180,8 +186,8 @@ async def positions_are_turns(bench: Bench) -> Finding:
         sentence = _("In this model, turns by position do not explain the scores.")
         return Finding(Verdict.WRONG, sentence, evidence)
     sentence = _(
-        "Queries and keys are turned, the score depends on distance only, and without turns the "
-        "model fails."
+        "Queries and keys are turned, of their positions only the distance counts, and without "
+        "turns the model predicts something else."
     )
     if before < after / 100:
         return Finding(
