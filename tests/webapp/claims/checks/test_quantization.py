@@ -92,6 +92,7 @@ def test_size_verdicts(off: float, scales: float, verdict: Verdict) -> None:
         (dict.fromkeys((*PLAIN, *CALIBRATED), 0.004), Verdict.RIGHT),
         ({PLAIN[0]: 0.1, PLAIN[1]: 0.002}, Verdict.CAVEAT),
         (dict.fromkeys(PLAIN, 0.1), Verdict.CAVEAT),
+        (dict.fromkeys((*PLAIN, *CALIBRATED), 0.03), Verdict.CAVEAT),  # chance explains it
         (dict.fromkeys((*PLAIN, *CALIBRATED), 0.1), Verdict.WRONG),
     ],
 )
