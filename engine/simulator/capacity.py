@@ -6,12 +6,12 @@ largest step all count, and the answer n fits where n + 1 does not.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from engine.simulator.deployment import Deployment
 from engine.simulator.features import Features
 from engine.simulator.placement import Load, Placement, largest
-from engine.simulator.run import Batch
+from engine.simulator.run import Batch, drafting
 
 MOST_REQUESTS = 2**20
 MOST_CONTEXT = 2**26
@@ -56,7 +56,9 @@ def capacity(deployment: Deployment, batch: Batch, features: Features) -> Capaci
     Raises:
         UnknownName, InvalidRequest, UnsupportedModel: as for ``Deployment.cost_model``.
     """
-    placement, groups = deployment.placement(), deployment.layout.data
+    drafts = drafting(deployment, features)
+    drafter = None if drafts is None else drafts.placement()
+    placement, groups = replace(deployment.placement(), drafter=drafter), deployment.layout.data
     output, room = batch.output_tokens, placement.usable - placement.weights
 
     def holds(requests: int, context: int) -> bool:

@@ -75,4 +75,6 @@ def _weights_words(found: Capacity) -> str:
         words.append(f"a part in {layout.owners} of the routed experts")
     if layout.stages > 1:
         words.append(f"{-(-layers // layout.stages)} of {layers} layers and the larger end")
+    if placement.drafter is not None:
+        words.append(f"and those of {placement.drafter.step.model.id}, which drafts")
     return ", ".join(words)

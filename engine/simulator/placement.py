@@ -36,6 +36,8 @@ class Placement:
     """A model on the devices of one data-parallel group, in bytes of the fullest device.
 
     ``memory`` is what a device has, ``utilization`` the part of it that an engine may fill.
+    ``drafter`` is a draft model that lies beside it, with a cache of its own for the same
+    positions; its passes take turns with the model's, so that both use the same activations.
     """
 
     step: DecoderStep
@@ -43,6 +45,7 @@ class Placement:
     layout: Layout = ONE_DEVICE
     utilization: float = 1.0
     block_size: int = DEFAULT_BLOCK_SIZE
+    drafter: Placement | None = None
 
     @property
     def usable(self) -> Fraction:
@@ -57,7 +60,11 @@ class Placement:
 
     @property
     def weights(self) -> Fraction:
-        """Weights on the fullest device."""
+        """Weights on the fullest device, a draft model's too."""
+        return self._own_weights + (self.drafter.weights if self.drafter else 0)
+
+    @property
+    def _own_weights(self) -> Fraction:
         step = self.step
         ends = [
             item
@@ -76,18 +83,21 @@ class Placement:
         return layers * self.stage_share + max(head, table)
 
     def kv_bytes(self, tokens: int) -> Fraction:
-        """Cache and states of one sequence of ``tokens`` positions on the fullest device."""
+        """Cache and states of one sequence of ``tokens`` positions on the fullest device, those
+        of a draft model too."""
         step, model = self.step, self.step.model
         state = model.state_bytes_per_sequence
         whole = model.kv_cache_bytes(tokens, step.formats.kv.bits, self.block_size)
         entries = _exact(whole) - state
         copies = Fraction(step.group.cache_copies(model)).limit_denominator(10**6)
-        return (entries * copies + state) / step.group.devices * self.stage_share
+        own = (entries * copies + state) / step.group.devices * self.stage_share
+        return own + (self.drafter.kv_bytes(tokens) if self.drafter else 0)
 
     def activations(self, step_tokens: int, sequences: int) -> Fraction:
         """Activations of a step at their peak on one device."""
         peak = peak_activations(self.step, step_tokens, sequences)
-        return _exact(peak.bytes) / (self.step.group.devices * self.layout.stages)
+        own = _exact(peak.bytes) / (self.step.group.devices * self.layout.stages)
+        return max(own, self.drafter.activations(step_tokens, sequences)) if self.drafter else own
 
     def needed(self, load: Load) -> Fraction:
         """Bytes that the load takes on the fullest device, weights included."""

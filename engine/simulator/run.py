@@ -159,7 +159,8 @@ def run_batch(deployment: Deployment, batch: Batch, features: Features) -> Batch
     done = prefill(prefiller, prompts)
     decoding = None
     if steps:
-        drafter = _drafter(deployment, features)
+        drafts = drafting(deployment, features)
+        drafter = None if drafts is None else drafts.cost_model()
         start = batch.prompt_tokens
         decoding = decode(model, sequences, start, steps, features.speculation, drafter)
     restored = transfer = None
@@ -183,16 +184,22 @@ def _prefill_group(deployment: Deployment, split: Disaggregation) -> Deployment:
     return replace(deployment, layout=replace(deployment.layout, tensor=split.devices))
 
 
-def _drafter(deployment: Deployment, features: Features) -> CostModel | None:
+def drafting(deployment: Deployment, features: Features) -> Deployment | None:
+    """The draft model on the devices of one stage; None where no model drafts.
+
+    Raises:
+        UnknownName, InvalidRequest, UnsupportedModel: of the model (field
+            "speculation.draft_model").
+    """
     speculation = features.speculation
     if speculation is None or speculation.draft_model is None:
         return None
     try:
         model = model_from(speculation.draft_model)
     except InvalidRequest as error:
-        raise type(error)(error.message, field="speculation.draft_model") from None
+        raise error.at("speculation.draft_model") from None
     layout = replace(deployment.layout, stages=1, experts=False)
-    return replace(deployment, model=model, layout=layout).cost_model()
+    return replace(deployment, model=model, layout=layout)
 
 
 def _restored(

@@ -79,8 +79,8 @@ def _features(run: BatchRun) -> list[str]:
     speculation = features.speculation
     if speculation is not None:
         drafter = (
-            f"{speculation.draft_model} on the same devices, one pass a draft; its own weights and "
-            "cache are not in the memory shown"
+            f"{speculation.draft_model} on the same devices, one pass a draft; the limits count "
+            "its weights and cache too"
             if speculation.draft_model is not None
             else f"{speculation.draft_fraction:g} of a plain step for each draft"
         )

@@ -12,7 +12,7 @@ from engine.catalog.models import ModelSpec
 from engine.errors import EngineError
 from engine.simulator.capacity import MOST_REQUESTS, capacity, load_of
 from engine.simulator.deployment import Deployment
-from engine.simulator.features import Features
+from engine.simulator.features import Features, Speculation
 from engine.simulator.layout import Layout
 from engine.simulator.memory import PagedTokens, memory_needs
 from engine.simulator.placement import largest
@@ -127,3 +127,22 @@ def test_nothing_fits_where_the_weights_do_not() -> None:
 def test_an_unknown_model_is_refused() -> None:
     with pytest.raises(EngineError):
         capacity(Deployment("gpt-5", "h100-sxm"), Batch(1, 1, 1), Features())
+
+
+def test_a_draft_model_takes_memory_of_its_own() -> None:
+    """Weights of 810 GB that guess for a model of 16 GB do not fit beside it."""
+    batch = Batch(1, 512, 128)
+    large, small = (Deployment(name, "h100-sxm") for name in ("llama-3.1-8b", "llama-3.2-1b"))
+    plain = capacity(large, batch, Features())
+    guessing = Features(speculation=Speculation(draft_model="llama-3.2-1b"))
+    found = capacity(large, batch, guessing)
+    alone = small.placement()
+    assert found.placement.weights == plain.placement.weights + alone.weights
+    tokens = found.load.tokens
+    assert found.placement.kv_bytes(tokens) == plain.placement.kv_bytes(tokens) + alone.kv_bytes(
+        tokens
+    )
+    assert 0 < found.largest_batch < plain.largest_batch
+    huge = Features(speculation=Speculation(draft_model="llama-3.1-405b"))
+    assert not capacity(large, batch, huge).fits
+    assert capacity(large, batch, huge).largest_batch == 0
