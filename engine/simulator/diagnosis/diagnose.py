@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from engine.errors import InvalidRequest
+from engine.refusals import refused
 from engine.simulator.diagnosis.hypotheses import hypotheses
 from engine.simulator.diagnosis.observation import Observation
 from engine.simulator.diagnosis.parts import CAUSES, decode_parts, prefill_parts
@@ -125,7 +126,7 @@ def diagnose(observations: Sequence[Observation]) -> Diagnosis:
             "observations"); or whatever ``estimate`` refuses.
     """
     if not 1 <= len(observations) <= MAX_OBSERVATIONS:
-        raise InvalidRequest(f"give 1 to {MAX_OBSERVATIONS}", field="observations")
+        raise refused("choices_at_most", field="observations", high=MAX_OBSERVATIONS)
     seen = tuple(replace(item, cell=replace(item.cell, times="typical")) for item in observations)
     first = seen[0]
     same = replace(first.cell, batch=1, prompt_tokens=1, output_tokens=1, context_tokens=0)
@@ -139,7 +140,7 @@ def diagnose(observations: Sequence[Observation]) -> Diagnosis:
     causes = _usual_causes(first, start, stream) if usual else _causes(weighed)
     sure = top.probability >= SURE and top.probability >= CLEAR * weighed[1].probability
     helpful = remedies(first, top.hypothesis, top.strength)
-    slopes = sensitivities(first.cell)
+    slopes = sensitivities(first.cell, one_by_one=not first.together)
     return Diagnosis(seen, start, stream, weighed, causes, sure, helpful, slopes)
 
 

@@ -8,7 +8,7 @@ batch, take the next ones that differ by a twentieth or more.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from engine.catalog.attention import CompressedAttention, SparseAttention
@@ -43,20 +43,32 @@ class Elasticity:
         return f"ln({y1:.6g} s / {y0:.6g} s) / ln({x1:.6g} / {x0:.6g})"
 
 
-def sensitivities(cell: Cell) -> tuple[Elasticity, ...]:
+def sensitivities(cell: Cell, *, one_by_one: bool = False) -> tuple[Elasticity, ...]:
     """All elasticities of the cell's TTFT and ITL, the largest of each metric first.
+
+    Where requests come ``one_by_one``, a first token takes the prefill of its own prompt: no batch
+    moves it.
 
     Raises:
         UnknownName, InvalidRequest, UnsupportedModel: as for ``estimate``.
     """
     found: list[Elasticity] = []
+    if one_by_one:
+        alone = _slopes(replace(cell, batch=1), ("ttft",))
+        found += (item for item in alone if item.knob != "batch")
+        found += _slopes(cell, ("itl",))
+    else:
+        found += _slopes(cell, _METRICS)
+    return tuple(sorted(found, key=lambda item: (_METRICS.index(item.metric), -abs(item.value))))
+
+
+def _slopes(cell: Cell, metrics: Sequence[str]) -> Iterator[Elasticity]:
     for knob, low, high, cells in _neighbours(cell):
         below, above = (estimate(neighbour) for neighbour in cells)
-        for metric in _METRICS:
+        for metric in metrics:
             slope = _slope(metric, knob, (low, below), (high, above))
             if slope is not None:
-                found.append(slope)
-    return tuple(sorted(found, key=lambda item: (_METRICS.index(item.metric), -abs(item.value))))
+                yield slope
 
 
 def _slope(

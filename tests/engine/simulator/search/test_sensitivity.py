@@ -98,3 +98,14 @@ def test_the_ends_of_a_knob_have_a_slope_too() -> None:
         found = by_knob(cell, "itl")["bandwidth_factor"]
         assert found.low[0] < found.high[0]
         assert found.value == pytest.approx(-1, abs=0.05)
+
+
+@pytest.mark.parametrize("batch", [1, 32])
+def test_no_batch_moves_the_first_token_of_requests_that_come_one_by_one(batch: int) -> None:
+    cell = Cell("llama-3.1-8b", "h100-sxm", times="typical", batch=batch)
+    found = {(item.metric, item.knob): item for item in sensitivities(cell, one_by_one=True)}
+    assert ("ttft", "batch") not in found
+    assert found["itl", "batch"].value > 0
+    alone = {item.knob: item for item in sensitivities(replace(cell, batch=1)) if
+             item.metric == "ttft"}  # fmt: skip
+    assert found["ttft", "prompt_tokens"].value == alone["prompt_tokens"].value
