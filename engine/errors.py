@@ -21,7 +21,7 @@ translated (see ``engine.refusals``), where it has one. Messages never repeat th
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import ClassVar
+from typing import ClassVar, Self
 
 
 class EngineError(Exception):
@@ -42,6 +42,20 @@ class EngineError(Exception):
         self.field = field
         self.reason = reason
         self.values = dict(values or {})
+
+    def at(self, field: str | None) -> Self:
+        """The same error with another input at fault."""
+        return type(self)(self.message, field=field, reason=self.reason, values=self.values)
+
+    def document(self) -> dict[str, object]:
+        """What another process needs to raise the same error again."""
+        return {
+            "code": self.code,
+            "message": self.message,
+            "field": self.field,
+            "reason": self.reason,
+            "values": self.values,
+        }
 
 
 class InvalidRequest(EngineError):

@@ -7,6 +7,7 @@ fills in the same values, and needs to know nothing of what was refused.
 from __future__ import annotations
 
 from engine.errors import EngineError, InvalidRequest
+from engine.refusals_of_predictions import REFUSED_PREDICTIONS
 
 Value = int | str
 
@@ -124,11 +125,21 @@ def refused(
     field: str | None = None,
     **values: Value,
 ) -> EngineError:
-    """The error of one of ``REFUSALS``. ``values`` are what its sentence has blanks for: whole
-    numbers, or text that stays as it is in every language.
+    """The error of a code of ``REFUSALS`` or ``REFUSED_PREDICTIONS``. ``values`` are what its
+    sentence has blanks for: whole numbers, or text that stays as it is in every language;
+    ``{field}`` is the field's name.
 
     Raises:
         KeyError: there is no such reason, or a value for a blank is missing.
     """
-    message = REFUSALS[reason].format_map(values)
+    message = sentence(reason).format_map({"field": field, **values})
     return kind(message, field=field, reason=reason, values=values)
+
+
+def sentence(reason: str) -> str:
+    """The English sentence of a code.
+
+    Raises:
+        KeyError: there is no such code.
+    """
+    return REFUSALS[reason] if reason in REFUSALS else REFUSED_PREDICTIONS[reason]

@@ -11,7 +11,7 @@ from typing import Any, cast
 
 import anyio.to_thread
 
-from engine.errors import InvalidRequest
+from engine.refusals import refused
 from webapp.answers import Question, answer
 from webapp.child_process import ask_child
 from webapp.simulations import SimulationRunner, rebuild_error
@@ -45,7 +45,7 @@ async def _in_process(question: Question) -> bytes:
             "webapp.computing_process", asdict(question), TIMEOUT_S, "computation"
         )
     except TimeoutError:
-        raise InvalidRequest(f"this takes more than {TIMEOUT_S:g} s; ask for less") from None
+        raise refused("takes_too_long", seconds=f"{TIMEOUT_S:g}") from None
     head, _, content = output.partition(b"\n")
     error = cast("dict[str, Any] | None", json.loads(head))
     if error is not None:

@@ -24,7 +24,7 @@ def main() -> None:
     try:
         content = answer(question)
     except EngineError as refused:
-        error = {"code": refused.code, "message": refused.message, "field": refused.field}
+        error = refused.document()
     sys.stdout.buffer.write(json.dumps(error).encode() + b"\n" + content)
 
 

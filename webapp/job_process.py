@@ -45,7 +45,7 @@ def main() -> None:
     try:
         _tell({"document": simulate_serving(question.to_scenario(), _Reporter()).to_document()})
     except EngineError as error:
-        _tell({"error": {"code": error.code, "message": error.message, "field": error.field}})
+        _tell({"error": error.document()})
 
 
 if __name__ == "__main__":

@@ -25,7 +25,7 @@ def main() -> None:
             "document": simulate(Scenario.from_document(fields)).to_document()
         }
     except EngineError as error:
-        answer = {"error": {"code": error.code, "message": error.message, "field": error.field}}
+        answer = {"error": error.document()}
     json.dump(answer, sys.stdout, allow_nan=False)
 
 

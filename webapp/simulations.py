@@ -15,6 +15,7 @@ from typing import Any, cast
 import anyio.to_thread
 
 from engine.errors import EngineError, InvalidRequest, QueueFull
+from engine.refusals import refused
 from engine.simulator.report import SimulationReport
 from engine.simulator.scenario import Scenario, simulate
 from webapp.child_process import ask_child
@@ -83,8 +84,8 @@ class SimulationRunner:
         return self._line.place()
 
 
-def _full() -> QueueFull:
-    return QueueFull("too many simulations are waiting; try again in a moment")
+def _full() -> EngineError:
+    return refused("simulations_at_once", kind=QueueFull)
 
 
 def _has_long_output(scenario: Scenario) -> bool:
@@ -102,10 +103,8 @@ async def _in_process(scenario: Scenario) -> Document:
             "webapp.simulation_process", asdict(scenario), TIMEOUT_S, "simulation"
         )
     except TimeoutError:
-        raise InvalidRequest(
-            f"the simulation takes more than {TIMEOUT_S:g} s; choose fewer output tokens",
-            field="output_tokens",
-        ) from None
+        seconds = f"{TIMEOUT_S:g}"
+        raise refused("simulation_too_long", field="output_tokens", seconds=seconds) from None
     answer = cast("dict[str, Any]", json.loads(output))
     if "error" in answer:
         raise rebuild_error(answer["error"])

@@ -19,7 +19,7 @@ from engine.catalog.device import FALLBACKS, HardwareSpec, Interconnect, Price
 from engine.catalog.hardware import published_hardware
 from engine.catalog.importing.document import ConfigDocument, as_object
 from engine.catalog.units import GB, GIB, significant
-from engine.errors import InvalidRequest
+from engine.refusals import refused
 
 _TERA = 10**12
 _SAME = 0.002
@@ -48,7 +48,8 @@ def read_custom_hardware(value: object, path: str = "hardware.custom") -> Hardwa
         document.wrong("sparse_tflops", f"{number_format} is under dense_tflops too; give one")
     rates = {**dense, **{key: rate / _SPARSE_OVER_DENSE for key, rate in sparse.items()}}
     if not rates.keys() & set(_WIDE):
-        document.wrong("dense_tflops", f"give a rate for one of {', '.join(_WIDE)} at least")
+        field = document.field("dense_tflops")
+        raise refused("rates_needed", field=field, choices=", ".join(_WIDE))
     spec = HardwareSpec(
         id="custom",
         name=_words(document, "name") or "custom device",
@@ -92,11 +93,12 @@ def _question(field: str, number_format: str, rate: float) -> None:
     if found is None:
         return
     device, dense = found
-    raise InvalidRequest(
-        f"{field}: this is exactly twice the dense {number_format} rate of {device.name}, "
-        f"{dense / _TERA:g} TFLOP/s. Is it with sparsity? Then give the dense rate, "
-        f"or move it to sparse_tflops; if it is dense, list {number_format} in confirmed_dense",
+    raise refused(
+        "twice_the_dense_rate",
         field=field,
+        format=number_format,
+        device=device.name,
+        rate=f"{dense / _TERA:g}",
     )
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from engine.errors import UnknownName
+from engine.refusals import refused
 
 Number = int | float
 """An exact count stays an int; a count of fractional bytes is a float."""
@@ -183,7 +184,6 @@ def get_format(name: str, field: str = "format") -> NumberFormat:
         return mixed_format(float(key.removeprefix("mixed-")))
     found = FORMATS.get(_ALIASES.get(key, key))
     if found is None:
-        raise UnknownName(
-            f"no number format of this name; choose one of {', '.join(FORMATS)}", field=field
-        )
+        choices = ", ".join(FORMATS)
+        raise refused("no_such_format", kind=UnknownName, field=field, choices=choices)
     return found

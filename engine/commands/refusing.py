@@ -8,7 +8,7 @@ from typing import NoReturn
 import typer
 
 from engine.errors import EngineError
-from engine.refusals import REFUSALS
+from engine.refusals import sentence
 
 
 def refuse(error: EngineError, options: Mapping[str, str]) -> NoReturn:
@@ -24,7 +24,7 @@ def refuse(error: EngineError, options: Mapping[str, str]) -> NoReturn:
     message = error.message
     if error.reason is not None and option is not None and "name" in error.values:
         # The sentence names the field as a program would: here it is an option.
-        message = REFUSALS[error.reason].format_map({**error.values, "name": option})
+        message = sentence(error.reason).format_map({**error.values, "name": option})
     raise typer.BadParameter(message, param_hint=option)
 
 

@@ -18,7 +18,8 @@ from engine.catalog.attention import (
 )
 from engine.catalog.models import ModelSpec
 from engine.catalog.precision import Number
-from engine.errors import InvalidRequest, UnsupportedModel
+from engine.errors import UnsupportedModel
+from engine.refusals import refused
 from engine.scheduling.plan import SequenceShape
 from engine.simulator.formats import StorageFormats
 from engine.simulator.layers.compressed import compressed_attention
@@ -88,9 +89,7 @@ class DecoderStep:
     ) -> None:
         require_known(model)
         if layout.stages > model.num_layers:
-            raise InvalidRequest(
-                f"choose {model.num_layers} stages at most: each holds a layer", field="stages"
-            )
+            raise refused("stages_at_most", field="stages", high=model.num_layers)
         self.model = model
         self.formats = formats
         self.layout = layout

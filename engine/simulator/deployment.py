@@ -15,7 +15,7 @@ from typing import Literal
 from engine.catalog.device import HardwareSpec, Interconnect
 from engine.catalog.inline import hardware_from, model_from
 from engine.catalog.models import ModelSpec
-from engine.errors import InvalidRequest
+from engine.refusals import refused
 from engine.scheduling.blocks import DEFAULT_BLOCK_SIZE
 from engine.simulator.cost_model import CostModel
 from engine.simulator.efficiency import DEFAULT_ENGINE
@@ -65,11 +65,11 @@ class Deployment:
 
     def __post_init__(self) -> None:
         if self.times not in TIMES:
-            raise InvalidRequest(f"choose one of {', '.join(TIMES)}", field="times")
+            raise refused("choose_one", field="times", choices=", ".join(TIMES))
         if not 0 < self.memory_utilization <= 1:
-            raise InvalidRequest("choose a number above 0, at most 1", field="memory_utilization")
+            raise refused("choose_share", field="memory_utilization")
         if not 1 <= self.block_size <= 4096:
-            raise InvalidRequest("choose a whole number from 1 to 4,096", field="block_size")
+            raise refused("choose_whole", field="block_size", low=1, high="4,096")
 
     @property
     def model_spec(self) -> ModelSpec:
@@ -112,7 +112,7 @@ class Deployment:
         model, hardware = self.model_spec, self.hardware_spec
         formats = (self.weights, self.kv, self.activations)
         if self.layout.experts and model.moe is None:
-            raise InvalidRequest("this model has no experts to share out", field="experts")
+            raise refused("no_experts", field="experts")
         if self.times == "ideal":
             whole = StepCostModel(model, hardware, *formats, self.layout, self.network)
         else:
@@ -157,11 +157,7 @@ class Deployment:
         """
         blocks = self.placement().blocks(tokens, Load(sequences, tokens or 0, step_tokens))
         if blocks < 1:
-            raise InvalidRequest(
-                "the weights leave no room for a cache on these devices; choose more or larger "
-                "devices, or fewer bits",
-                field="hardware",
-            )
+            raise refused("no_room_for_cache", field="hardware")
         return blocks
 
 

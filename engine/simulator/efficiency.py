@@ -16,7 +16,8 @@ from importlib.resources import files
 from typing import NamedTuple, cast
 
 from engine.catalog.device import HardwareSpec, Interconnect
-from engine.errors import FileFormatError
+from engine.errors import EngineError, FileFormatError, UnknownName
+from engine.refusals import refused
 from engine.simulator.formats import StorageFormats
 from engine.simulator.layout import ONE_DEVICE, Layout, Route
 from engine.simulator.links import DEFAULT_NETWORK, link_of
@@ -139,6 +140,12 @@ def engine_constant(engine: str, name: str) -> float:
 def engine_ids() -> tuple[str, ...]:
     """The engines that have numbers of their own."""
     return tuple(entry.id for entry in prior_table().of_kind("engine"))
+
+
+def no_such_engine() -> EngineError:
+    """The error for a name that is none of ``engine_ids()``."""
+    choices = ", ".join(engine_ids())
+    return refused("no_such_engine", kind=UnknownName, field="engine", choices=choices)
 
 
 @dataclass(frozen=True, slots=True)

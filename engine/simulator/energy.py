@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from engine.errors import InvalidRequest
+from engine.refusals import refused
 from engine.scheduling.plan import SequenceShape
 from engine.simulator.deployment import Deployment, ideal_model
 from engine.simulator.run import BatchRun
@@ -52,7 +52,7 @@ def energy(run: BatchRun, idle_share: float = IDLE_SHARE) -> Energy | None:
         InvalidRequest: ``idle_share`` is no share.
     """
     if not 0 <= idle_share <= 1:
-        raise InvalidRequest("choose a share from 0 to 1", field="idle_share")
+        raise refused("choose_number", field="idle_share", low=0, high=1)
     tdp = run.deployment.hardware_spec.tdp
     if tdp is None:
         return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from engine.errors import InvalidRequest
+from engine.refusals import refused
 
 MAX_DRAFTS = 64
 MAX_CHUNK = 2**24
@@ -102,4 +102,4 @@ class Features:
 
 def _check_range(value: float, low: float, high: float, field: str) -> None:
     if not low <= value <= high:
-        raise InvalidRequest(f"choose a number from {low:,} to {high:,}", field=field)
+        raise refused("choose_number", field=field, low=f"{low:,}", high=f"{high:,}")

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from engine.catalog.device import ComputeRate, HardwareSpec
 from engine.catalog.precision import NumberFormat, get_format
-from engine.errors import InvalidRequest
+from engine.refusals import refused
 
 # Formats whose weights are usually multiplied as they are. Others are widened to bf16 on the fly.
 _SAME_ACTIVATIONS = frozenset({"fp32", "tf32", "bf16", "fp16", "fp8", "fp8-b128", "mxfp8", "int8"})
@@ -65,11 +65,8 @@ def resolve_formats(
         activations = name if name in _SAME_ACTIVATIONS else "bf16"
     name = get_format(activations, "activations").multiplied_as
     if name is None:
-        raise InvalidRequest(
-            "no matrix unit multiplies this format; choose fp32, tf32, bf16, fp16, fp8, int8, "
-            "fp4, nvfp4, mxfp4, mxfp8 or int4",
-            field="activations",
-        )
+        choices = "fp32, tf32, bf16, fp16, fp8, int8, fp4, nvfp4, mxfp4, mxfp8, int4"
+        raise refused("not_multiplied", field="activations", choices=choices)
     # Scores and softmax need 16 bits: 8-bit models run their attention core in them.
     attention = name if name in _WIDE or name == "fp16" else "bf16"
     return StepFormats(

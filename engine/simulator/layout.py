@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from enum import StrEnum
 
-from engine.errors import InvalidRequest
+from engine.refusals import refused
 from engine.simulator.parallelism import TensorParallel
 
 MAX_DEVICES = 1024
@@ -46,11 +46,11 @@ class Layout:
     def __post_init__(self) -> None:
         for name in ("tensor", "data", "stages"):
             if not 1 <= getattr(self, name) <= MAX_DEVICES:
-                raise InvalidRequest(f"choose 1 to {MAX_DEVICES:,} devices", field=name)
+                raise refused("devices_range", field=name, high=f"{MAX_DEVICES:,}")
         if not 1 <= self.imbalance < math.inf:
-            raise InvalidRequest("the busiest device does at least the mean: 1", field="imbalance")
+            raise refused("imbalance_below_mean", field="imbalance")
         if self.per_node is not None and not 1 <= self.per_node <= MAX_DEVICES:
-            raise InvalidRequest(f"choose 1 to {MAX_DEVICES:,} devices", field="per_node")
+            raise refused("devices_range", field="per_node", high=f"{MAX_DEVICES:,}")
 
     @property
     def devices(self) -> int:

@@ -11,6 +11,7 @@ from engine.catalog.device import Interconnect
 from engine.catalog.inline import hardware_from, model_from
 from engine.catalog.units import GB
 from engine.errors import InvalidRequest
+from engine.refusals import refused
 from engine.simulator.deployment import Deployment, Times
 from engine.simulator.energy import IDLE_SHARE
 from engine.simulator.features import MAX_CHUNK, Disaggregation, Features, Offload, Speculation
@@ -119,7 +120,7 @@ class Scenario:
         for name, (low, high) in self.RANGES.items():
             value: object = getattr(self, name)
             if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
-                raise InvalidRequest(f"choose a whole number from {low:,} to {high:,}", field=name)
+                raise refused("choose_whole", field=name, low=f"{low:,}", high=f"{high:,}")
         for name in ("model", "hardware"):
             if not isinstance(getattr(self, name), str | Mapping):
                 raise InvalidRequest("give an id, or an object", field=name)
@@ -146,7 +147,7 @@ class Scenario:
                 or not isinstance(value, kind)
                 or not low <= value <= high
             ):
-                raise InvalidRequest(f"choose a number from {low:g} to {high:,}", field=name)
+                raise refused("choose_number", field=name, low=f"{low:g}", high=f"{high:,}")
         for name in self.FLAGS:
             if not isinstance(getattr(self, name), bool):
                 raise InvalidRequest("give true or false", field=name)
@@ -154,17 +155,11 @@ class Scenario:
 
     def _check_size(self) -> None:
         if self.batch * self.output_tokens > self.MAX_SAMPLED_TOKENS:
-            raise InvalidRequest(
-                f"batch times output tokens may be {self.MAX_SAMPLED_TOKENS:,} at most, as every "
-                "token is simulated; choose fewer of either",
-                field="output_tokens",
-            )
+            high = f"{self.MAX_SAMPLED_TOKENS:,}"
+            raise refused("sampled_tokens", field="output_tokens", high=high)
         if self.batch * (self.prompt_tokens + self.output_tokens) > self.MAX_CACHED_TOKENS:
-            raise InvalidRequest(
-                f"batch times prompt and output tokens may be {self.MAX_CACHED_TOKENS:,} at most; "
-                "choose fewer of either",
-                field="prompt_tokens",
-            )
+            high = f"{self.MAX_CACHED_TOKENS:,}"
+            raise refused("cached_tokens", field="prompt_tokens", high=high)
 
     def deployment(self, times: Times) -> Deployment:
         """What the requests run on.

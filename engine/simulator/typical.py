@@ -26,10 +26,9 @@ from typing import Protocol
 
 from engine.catalog.device import HardwareSpec, Interconnect
 from engine.catalog.models import ModelSpec
-from engine.errors import UnknownName
 from engine.scheduling.plan import SequenceShape
 from engine.simulator.decoder_step import DecoderStep, StepShape
-from engine.simulator.efficiency import DEFAULT_ENGINE, Setting, engine_ids, resolve
+from engine.simulator.efficiency import DEFAULT_ENGINE, Setting, engine_ids, no_such_engine, resolve
 from engine.simulator.layout import ONE_DEVICE, Layout
 from engine.simulator.links import DEFAULT_NETWORK
 from engine.simulator.roofline import Bound, PricedOperator
@@ -123,9 +122,7 @@ class TypicalCostModel:
         network: Interconnect = DEFAULT_NETWORK,
     ) -> None:
         if engine not in engine_ids():
-            raise UnknownName(
-                f"no engine of this name; choose one of {', '.join(engine_ids())}", field="engine"
-            )
+            raise no_such_engine()
         self.ideal = StepCostModel(model, hardware, weights, kv, activations, layout, network)
         self.engine = engine
         self.setting = Setting(hardware, self.ideal.formats, engine, layout, network=network)

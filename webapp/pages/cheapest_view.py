@@ -22,6 +22,7 @@ from webapp.computing import Computer
 from webapp.i18n import Texts
 from webapp.line_chart import ChartWords, Line, Plot, plot
 from webapp.pages.query import Knobs
+from webapp.pages.refusal_words import RefusalWords, refusal_words
 from webapp.pages.simulator_curves import short
 from webapp.pages.simulator_question import WEIGHTS
 
@@ -158,7 +159,7 @@ class CheapestView:
     devices: tuple[int, ...] = DEVICES
     weights: tuple[str, ...] = FORMATS
     answer: FoundView | None = None
-    refusal: tuple[str | None, str] | None = None
+    refusal: RefusalWords | None = None
 
 
 def cheapest_form(question: CheapestQuestion) -> CheapestView:
@@ -182,7 +183,7 @@ async def cheapest_answer(
         )
         return replace(view, answer=found_view(json.loads(made), said))
     except EngineError as error:
-        return replace(view, refusal=(error.field, error.message))
+        return replace(view, refusal=refusal_words(error, said))
 
 
 def found_view(document: dict[str, Any], said: Texts) -> FoundView:

@@ -35,6 +35,7 @@ from webapp.charts import LogAxis
 from webapp.i18n import Texts
 from webapp.pages.elsewhere import hardware_by_category
 from webapp.pages.query import Knobs
+from webapp.pages.refusal_words import RefusalWords, refusal_words
 from webapp.pages.simulator_question import CACHES, WEIGHTS
 from webapp.simulations import SimulationRunner
 
@@ -212,7 +213,7 @@ class DiagnoseView:
     weights: tuple[str, ...] = WEIGHTS
     caches: tuple[str, ...] = CACHES
     answer: DiagnosisView | None = None
-    refusal: tuple[str | None, str] | None = None
+    refusal: RefusalWords | None = None
 
 
 def diagnose_form(question: DiagnoseQuestion) -> DiagnoseView:
@@ -235,7 +236,7 @@ async def diagnose_answer(
         async with simulations.slot():
             return replace(view, answer=await anyio.to_thread.run_sync(run))
     except EngineError as error:
-        return replace(view, refusal=(error.field, error.message))
+        return replace(view, refusal=refusal_words(error, said))
 
 
 def diagnosis_view(found: Diagnosis, said: Texts) -> DiagnosisView:

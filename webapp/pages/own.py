@@ -14,7 +14,7 @@ from engine.catalog.device import HardwareSpec
 from engine.catalog.importing.text import parse_object
 from engine.catalog.inline import hardware_from, model_from
 from engine.catalog.model_spec import ModelSpec
-from engine.errors import InvalidRequest
+from engine.refusals import refused
 from webapp.pages.query import Knobs
 
 OWN = "own"
@@ -157,12 +157,9 @@ def _has_device(knobs: Knobs) -> bool:
 
 def _object(text: str, field: str) -> Mapping[str, object]:
     if not text.strip():
-        raise InvalidRequest(f"{field}: paste its JSON", field=field)
+        raise refused("json_needed", field=field)
     if len(text) > MOST_TEXT:
-        raise InvalidRequest(
-            f"{field}: give at most {MOST_TEXT:,} characters here, or send the document to the API",
-            field=field,
-        )
+        raise refused("json_too_long", field=field, high=f"{MOST_TEXT:,}")
     return parse_object(text, field)
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import ClassVar
 
-from engine.errors import InvalidRequest
+from engine.refusals import refused
 from engine.simulator.deployment import Deployment
 from engine.simulator.layout import Layout
 from engine.simulator.serving.arrivals import GammaArrivals, PoissonArrivals
@@ -88,10 +88,8 @@ class ServingQuestion:
             deployment, workload, settings, self.replicas, Routing(self.routing), promise, self.seed
         )
         if scenario.effort > (MOST_TRACE_EFFORT if self.trace else MOST_EFFORT):
-            raise InvalidRequest(
-                "this run is too long for the page; choose fewer requests or shorter answers",
-                field="trace" if self.trace else "requests",
-            )
+            field = "trace" if self.trace else "requests"
+            raise refused("run_too_long_for_the_page", field=field)
         return scenario
 
     def _recorded(self) -> TraceWorkload:

@@ -16,6 +16,7 @@ from engine.simulator.serving.routing import Routing
 from webapp.i18n import Texts
 from webapp.line_chart import ChartWords, Line, LineStyle, Plot, plot
 from webapp.pages.elsewhere import hardware_by_category
+from webapp.pages.refusal_words import RefusalWords, refusal_words
 from webapp.pages.serving_question import ServingQuestion
 from webapp.pages.serving_runs import ServedRun, run_serving
 from webapp.pages.simulator_question import WEIGHTS
@@ -87,7 +88,7 @@ class ServingAnswer:
     gantt: Gantt | None = None
     levels: tuple[Plot, ...] = ()
     cost: ServiceCost | None = None
-    refusal: str | None = None
+    refusal: RefusalWords | None = None
 
     @property
     def recorded(self) -> int | None:
@@ -107,7 +108,7 @@ class KneeAnswer:
     """Latency over throughput, from a light load to twice the one asked for."""
 
     plots: tuple[Plot, ...] = ()
-    refusal: str | None = None
+    refusal: RefusalWords | None = None
 
 
 def serving_form(question: ServingQuestion) -> ServingForm:
@@ -120,7 +121,7 @@ def serving_answer(question: ServingQuestion, said: Texts) -> ServingAnswer:
     try:
         return draw_serving(question, run_serving(question), said)
     except EngineError as error:
-        return ServingAnswer(question, refusal=error.message)
+        return ServingAnswer(question, refusal=refusal_words(error, said))
 
 
 def draw_serving(question: ServingQuestion, run: ServedRun, said: Texts) -> ServingAnswer:

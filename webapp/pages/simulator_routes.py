@@ -17,6 +17,7 @@ from webapp.dependencies import ComputerDep, SimulationsDep
 from webapp.i18n import texts
 from webapp.pages.context_view import context_view, read_context_question
 from webapp.pages.elsewhere import measured_device
+from webapp.pages.refusal_words import refusal_words
 from webapp.pages.serving_question import (
     ServingQuestion,
     read_serving_question,
@@ -81,7 +82,7 @@ async def explain_fragment(request: Request, simulations: SimulationsDep) -> HTM
         async with simulations.slot():
             context["views"] = await anyio.to_thread.run_sync(opened)
     except EngineError as error:
-        context["refusal"] = error.message
+        context["refusal"] = refusal_words(error, texts(language_of(request)))
     return render(request, "fragments/explain.html", context)
 
 
@@ -135,7 +136,7 @@ async def knee_fragment(request: Request, computer: ComputerDep) -> HTMLResponse
         runs = await _runs(knee_questions(question), computer)
         knee = draw_knee(runs, texts(language_of(request)))
     except EngineError as error:
-        knee = KneeAnswer(refusal=error.message)
+        knee = KneeAnswer(refusal=refusal_words(error, texts(language_of(request))))
     return render(request, "fragments/knee.html", {"knee": knee})
 
 
@@ -147,7 +148,7 @@ async def _simulated(
         async with simulations.slot():
             return await anyio.to_thread.run_sync(simulator_answer, question, said)
     except QueueFull as error:
-        return SimulatorAnswer(question, refusal=(error.field, error.message))
+        return SimulatorAnswer(question, refusal=refusal_words(error, said))
 
 
 async def _posted(request: Request) -> dict[str, str]:
@@ -188,7 +189,7 @@ async def _served(request: Request, question: ServingQuestion, computer: Compute
         (run,) = await _runs([question], computer)
         return draw_serving(question, run, texts(language_of(request)))
     except EngineError as error:
-        return ServingAnswer(question, refusal=error.message)
+        return ServingAnswer(question, refusal=refusal_words(error, texts(language_of(request))))
 
 
 async def _runs(questions: Sequence[ServingQuestion], computer: Computer) -> tuple[ServedRun, ...]:

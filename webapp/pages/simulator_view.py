@@ -14,6 +14,7 @@ from webapp.i18n import Texts
 from webapp.line_chart import Plot
 from webapp.operator_chart import OperatorsView, operators_view
 from webapp.pages.elsewhere import hardware_by_category
+from webapp.pages.refusal_words import RefusalWords, refusal_words
 from webapp.pages.simulator_curves import curves
 from webapp.pages.simulator_question import (
     ACTIVATIONS,
@@ -48,7 +49,7 @@ class SimulatorAnswer:
     sides: tuple[SideView, ...] = ()
     operators: OperatorsView | None = None
     curves: tuple[Plot, ...] = ()
-    refusal: tuple[str | None, str] | None = None
+    refusal: RefusalWords | None = None
 
 
 def simulator_form(question: SimulatorQuestion) -> SimulatorForm:
@@ -63,7 +64,7 @@ def simulator_answer(question: SimulatorQuestion, said: Texts) -> SimulatorAnswe
         operators = _operators(sides[0])
         return SimulatorAnswer(question, sides, operators, curves(sides, said))
     except EngineError as error:
-        return SimulatorAnswer(question, refusal=(error.field, error.message))
+        return SimulatorAnswer(question, refusal=refusal_words(error, said))
 
 
 def _operators(view: SideView) -> OperatorsView:

@@ -16,6 +16,7 @@ from engine.catalog.hardware import HardwareSpec
 from engine.catalog.models import ModelSpec, all_models
 from engine.catalog.units import bytes_label, significant, time_label
 from engine.errors import EngineError, InvalidRequest
+from engine.refusals import refused
 from engine.simulator.efficiency import DEFAULT_ENGINE, engine_ids
 from engine.simulator.search.axes import KNOBS, KnobValue
 from engine.simulator.search.axis_text import read_values
@@ -27,6 +28,7 @@ from webapp.line_chart import ChartWords, Line, LineStyle, Plot, plot
 from webapp.pages.elsewhere import hardware_by_category
 from webapp.pages.own import Described, read_described
 from webapp.pages.query import Knobs
+from webapp.pages.refusal_words import RefusalWords, refusal_words
 from webapp.pages.simulator_curves import short
 from webapp.pages.simulator_question import CACHES, WEIGHTS
 from webapp.schemas.search import MAX_CELLS, SHORT_CELLS
@@ -102,7 +104,7 @@ class SweepQuestion:
         for axis in axes:
             cells *= len(cast("Sequence[KnobValue]", axis["values"]))
         if cells > MAX_CELLS:
-            raise InvalidRequest(f"ask for at most {MAX_CELLS:,} cells", field="x_values")
+            raise refused("cells_at_most", field="x_values", high=f"{MAX_CELLS:,}")
         base = {
             "model": self.described.model_value(),
             "hardware": self.described.hardware_value(),
@@ -185,7 +187,7 @@ class SweepView:
     weights: tuple[str, ...] = WEIGHTS
     caches: tuple[str, ...] = CACHES
     answer: SweptView | None = None
-    refusal: tuple[str | None, str] | None = None
+    refusal: RefusalWords | None = None
 
 
 def sweep_form(question: SweepQuestion, said: Texts) -> SweepView:
@@ -210,7 +212,7 @@ async def sweep_answer(question: SweepQuestion, computer: Computer, said: Texts)
         made = await computer.answer(asked, long=_cells(asked) > SHORT_CELLS)
         return replace(view, answer=swept_view(question, json.loads(made), said))
     except EngineError as error:
-        return replace(view, refusal=(error.field, error.message))
+        return replace(view, refusal=refusal_words(error, said))
 
 
 async def sweep_as_csv(question: SweepQuestion, computer: Computer) -> bytes:

@@ -12,6 +12,7 @@ from engine.catalog.device import HardwareSpec
 from engine.catalog.inline import hardware_from, model_from
 from engine.catalog.model_spec import ModelSpec
 from engine.errors import InvalidRequest
+from engine.refusals import refused
 from engine.scheduling.policies import POLICIES
 from engine.simulator.deployment import Deployment
 from engine.simulator.layout import MAX_DEVICES, Layout
@@ -169,13 +170,11 @@ class TraceQuestion(StrictModel):
         try:
             trace = read_trace(self.text, self.format)
         except InvalidRequest as error:
-            raise InvalidRequest(error.message, field="workload.text") from None
+            raise error.at("workload.text") from None
         requests = self.requests
         if requests is None and len(trace.rows) > MAX_REQUESTS:
-            raise InvalidRequest(
-                f"the trace has more than {MAX_REQUESTS:,} requests; choose how many to take",
-                field="workload.requests",
-            )
+            high = f"{MAX_REQUESTS:,}"
+            raise refused("requests_at_most", field="workload.requests", high=high)
         with _inside("workload"):
             given = self.arrivals
             return workload.TraceWorkload(trace, self.speed, requests, given and given.build())
@@ -276,11 +275,7 @@ class ServeRequest(StrictModel):
             self.seed,
         )
         if scenario.effort > MAX_EFFORT_S:
-            raise InvalidRequest(
-                "this run would take too long; choose fewer requests, shorter texts or a larger "
-                "token budget",
-                field="workload.requests",
-            )
+            raise refused("run_too_long", field="workload.requests")
         return scenario
 
 
@@ -307,7 +302,7 @@ def _inside(path: str) -> Generator[None]:
         yield
     except InvalidRequest as error:
         field = path if error.field is None else f"{path}.{error.field}"
-        raise InvalidRequest(error.message, field=field) from None
+        raise error.at(field) from None
 
 
 class ServingDocument(OutputModel):

@@ -7,7 +7,7 @@ from math import isfinite
 from typing import NoReturn
 
 from engine.catalog.importing.document import Object, as_object
-from engine.errors import InvalidRequest
+from engine.refusals import refused
 
 MAX_BYTES = 2**20
 _MAX_DIGITS = 20
@@ -22,7 +22,7 @@ def parse_object(text: str | bytes, path: str) -> Object:
     """
     size = len(text) if isinstance(text, bytes) else len(text.encode("utf-8", "replace"))
     if size > MAX_BYTES:
-        raise InvalidRequest(f"{path}: give at most {MAX_BYTES:,} bytes", field=path)
+        raise refused("json_bytes", field=path, high=f"{MAX_BYTES:,}")
     try:
         value: object = json.loads(
             text.decode("utf-8") if isinstance(text, bytes) else text,
@@ -32,9 +32,7 @@ def parse_object(text: str | bytes, path: str) -> Object:
             parse_constant=_refuse_constant,
         )
     except (ValueError, RecursionError):
-        raise InvalidRequest(
-            f"{path}: is not JSON in UTF-8 with each key once and finite numbers", field=path
-        ) from None
+        raise refused("no_json", field=path) from None
     return as_object(value, path)
 
 

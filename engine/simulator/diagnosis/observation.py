@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-from engine.errors import InvalidRequest
+from engine.refusals import refused
 from engine.simulator.search.cell import Cell
 
 _LONGEST_S = 1e6
@@ -36,13 +36,13 @@ class Observation:
         for name in ("ttft", "itl", "itl_p99", "tokens_per_s"):
             value = getattr(self, name)
             if value is not None and not 0 < value < _LONGEST_S:
-                raise InvalidRequest("give a number above 0, below 1,000,000", field=name)
+                raise refused("choose_below", field=name, high="1,000,000")
         if self.queue is not None and not 0 <= self.queue < _LONGEST_S:
-            raise InvalidRequest("give a number of at least 0, below 1,000,000", field="queue")
+            raise refused("choose_from_zero", field="queue", high="1,000,000")
         if self.ttft is None and self.itl is None:
-            raise InvalidRequest("give the time to the first token, or that between", field="ttft")
+            raise refused("time_needed", field="ttft")
         if self.itl is not None and self.cell.output_tokens < 2:
-            raise InvalidRequest("one token has no gap after it", field="output_tokens")
+            raise refused("no_gap", field="output_tokens")
 
     @property
     def prefill_cell(self) -> Cell:

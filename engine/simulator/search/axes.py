@@ -9,6 +9,7 @@ from enum import StrEnum
 from typing import ClassVar
 
 from engine.errors import InvalidRequest
+from engine.refusals import refused
 from engine.simulator.search.cell import FACTORS, Cell
 
 KnobValue = str | int | float
@@ -85,28 +86,21 @@ class Sweep:
 
     def __post_init__(self) -> None:
         if len(self.axes) > self.MAX_AXES:
-            raise InvalidRequest(f"choose {self.MAX_AXES} axes at most", field="axes")
+            raise refused("axes_at_most", field="axes", high=self.MAX_AXES)
         for place, axis in enumerate(self.axes):
             if axis.knob not in KNOBS:
-                known = ", ".join(KNOBS)
-                raise InvalidRequest(f"choose one of {known}", field=f"axes.{place}.knob")
+                raise refused("choose_one", field=f"axes.{place}.knob", choices=", ".join(KNOBS))
             if axis.knob in {other.knob for other in self.axes[:place]}:
-                raise InvalidRequest("turn each knob on one axis", field=f"axes.{place}.knob")
+                raise refused("knob_twice", field=f"axes.{place}.knob")
             if not axis.values:
-                raise InvalidRequest("give at least one value", field=f"axes.{place}.values")
+                raise refused("no_values", field=f"axes.{place}.values")
         if self.cells > self.MAX_CELLS:
-            raise InvalidRequest(
-                f"a sweep has {self.MAX_CELLS:,} cells at most; choose fewer values", field="axes"
-            )
+            raise refused("cells_at_most", field="axes", high=f"{self.MAX_CELLS:,}")
         structures = math.prod(
             len(axis.values) for axis in self.axes if KNOBS[axis.knob].turn is Turn.STRUCTURE
         )
         if structures > self.MAX_STRUCTURES:
-            raise InvalidRequest(
-                f"{self.MAX_STRUCTURES:,} combinations of models, devices and formats at most; "
-                "choose fewer values",
-                field="axes",
-            )
+            raise refused("structures_at_most", field="axes", high=f"{self.MAX_STRUCTURES:,}")
         for place, axis in enumerate(self.axes):
             self._check_values(place, axis)
 
@@ -117,7 +111,7 @@ class Sweep:
             except InvalidRequest as error:
                 # The same check as for the base, at its place among the values.
                 named = f"axes.{place}.values.{index}" if error.field == axis.knob else error.field
-                raise type(error)(error.message, field=named) from None
+                raise error.at(named) from None
 
     @property
     def shape(self) -> tuple[int, ...]:

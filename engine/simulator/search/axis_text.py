@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from engine.errors import InvalidRequest
+from engine.refusals import refused
 from engine.simulator.search.axes import KNOBS, KnobValue
 
 MOST_VALUES = 10_000
@@ -29,26 +29,25 @@ def read_value(knob: str, text: str) -> KnobValue:
     try:
         return kind(text.strip())
     except ValueError:
-        words = "whole numbers such as 8" if kind is int else "numbers such as 8"
-        raise InvalidRequest(f"{knob} takes {words}, written in digits") from None
+        raise refused("whole_numbers" if kind is int else "numbers", knob=knob) from None
 
 
 def _steps(knob: str, parts: list[str]) -> tuple[KnobValue, ...]:
     """Values from the first up to the last, by adding or multiplying."""
     kind = KNOBS[knob].type
     if len(parts) != 3 or kind is str:
-        raise InvalidRequest("write first:last:step, or first:last:xfactor, of a number")
+        raise refused("steps_of_values")
     first, last = (float(read_value(knob, part)) for part in parts[:2])
     by = parts[2].strip()
     factor = by.startswith("x")
     try:
         step = float(by.removeprefix("x"))
     except ValueError:
-        raise InvalidRequest("the step is a number, or x and a factor: x2") from None
+        raise refused("step_number") from None
     if not (step > 1 if factor else step > 0) or not first > 0:
-        raise InvalidRequest("values grow from a first one above 0")
+        raise refused("values_grow")
     if not last >= first:
-        raise InvalidRequest(f"{knob} ends below its first value; write the smaller one first")
+        raise refused("values_end_early", knob=knob)
     found: list[KnobValue] = []
     value = first
     while value <= last * (1 + 1e-12) and len(found) <= MOST_VALUES:
@@ -57,5 +56,5 @@ def _steps(knob: str, parts: list[str]) -> tuple[KnobValue, ...]:
             found.append(rounded)
         value = value * step if factor else value + step
     if len(found) > MOST_VALUES:
-        raise InvalidRequest(f"an axis has {MOST_VALUES:,} values at most")
+        raise refused("values_at_most", high=f"{MOST_VALUES:,}")
     return tuple(found)

@@ -10,9 +10,10 @@ from typing import ClassVar
 from engine.catalog.device import HardwareSpec, Interconnect
 from engine.catalog.hardware import get_hardware
 from engine.catalog.models import ModelSpec, get_model
-from engine.errors import InvalidRequest, UnknownName
+from engine.errors import InvalidRequest
+from engine.refusals import refused
 from engine.simulator.deployment import TIMES, Times
-from engine.simulator.efficiency import DEFAULT_ENGINE, engine_ids
+from engine.simulator.efficiency import DEFAULT_ENGINE, engine_ids, no_such_engine
 from engine.simulator.scenario import Scenario
 
 FACTORS = (
@@ -75,7 +76,7 @@ class Cell:
         for name, (low, high) in self.RANGES.items():
             value: object = getattr(self, name)
             if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
-                raise InvalidRequest(f"choose a whole number from {low:,} to {high:,}", field=name)
+                raise refused("choose_whole", field=name, low=f"{low:,}", high=f"{high:,}")
         low, high = self.FACTOR_RANGE
         for name in FACTORS:
             _check_number(name, getattr(self, name), low, high)
@@ -83,11 +84,9 @@ class Cell:
         if self.usd_per_hour is not None:
             _check_number("usd_per_hour", self.usd_per_hour, 0.0, 1e6)
         if self.times not in TIMES:
-            raise InvalidRequest(f"choose one of {', '.join(TIMES)}", field="times")
+            raise refused("choose_one", field="times", choices=", ".join(TIMES))
         if self.engine not in engine_ids():
-            raise UnknownName(
-                f"no engine of this name; choose one of {', '.join(engine_ids())}", field="engine"
-            )
+            raise no_such_engine()
         for name in ("weights", "kv", "activations"):
             value = getattr(self, name)
             if not isinstance(value, str) and not (name == "activations" and value is None):
@@ -146,4 +145,4 @@ def _check_number(name: str, value: object, low: float, high: float) -> None:
     if isinstance(value, int | float) and not isinstance(value, bool):
         number = value
     if not low <= number <= high:
-        raise InvalidRequest(f"choose a number from {low:g} to {high:,g}", field=name)
+        raise refused("choose_number", field=name, low=f"{low:g}", high=f"{high:,g}")

@@ -19,9 +19,9 @@ import numpy as np
 from engine.catalog.hardware import get_hardware, published_hardware
 from engine.catalog.models import get_model
 from engine.catalog.precision import get_format
-from engine.errors import InvalidRequest, UnknownName
+from engine.refusals import refused
 from engine.simulator.deployment import Times
-from engine.simulator.efficiency import DEFAULT_ENGINE, engine_ids
+from engine.simulator.efficiency import DEFAULT_ENGINE, engine_ids, no_such_engine
 from engine.simulator.search.cell import Cell
 from engine.simulator.search.curves import StructureCurves, structure_curves
 from engine.simulator.search.load import under_load
@@ -61,18 +61,18 @@ class Requirement:
     def __post_init__(self) -> None:
         for name in ("rate", "ttft", "itl"):
             if not 0 < getattr(self, name) < 1e6:
-                raise InvalidRequest("choose a number above 0, below 1,000,000", field=name)
+                raise refused("choose_below", field=name, high="1,000,000")
         if not 1 <= self.max_replicas <= 256:
-            raise InvalidRequest("choose 1 to 256", field="max_replicas")
+            raise refused("choose_whole", field="max_replicas", low=1, high=256)
         if not 0 < self.memory_utilization <= 1:
-            raise InvalidRequest("choose a number above 0, at most 1", field="memory_utilization")
+            raise refused("choose_share", field="memory_utilization")
         for name in ("devices", "weights", "kv"):
             if not 1 <= len(getattr(self, name)) <= self.MAX_CHOICES:
-                raise InvalidRequest(f"give 1 to {self.MAX_CHOICES} choices", field=name)
+                raise refused("choices_at_most", field=name, high=self.MAX_CHOICES)
         if self.output_tokens < 2:
-            raise InvalidRequest("choose at least 2: one token has no gap", field="output_tokens")
+            raise refused("two_tokens_at_least", field="output_tokens")
         if not self.devices_to_choose:
-            raise InvalidRequest("give at least one device", field="hardware")
+            raise refused("no_devices", field="hardware")
 
     def check_names(self) -> None:
         """Refuses names that do not exist, before anything is priced.
@@ -87,7 +87,7 @@ class Requirement:
             for name in getattr(self, field):
                 get_format(name, field)
         if self.engine not in engine_ids():
-            raise UnknownName(f"choose one of {', '.join(engine_ids())}", field="engine")
+            raise no_such_engine()
 
     @property
     def devices_to_choose(self) -> tuple[str, ...]:

@@ -139,7 +139,7 @@ def read_sweep(document: Mapping[str, object]) -> Sweep:
 
 def at_field(error: EngineError, field: str) -> EngineError:
     """The same error with another place of the input at fault."""
-    return type(error)(error.message, field=field)
+    return error.at(field)
 
 
 def inside(error: EngineError, place: str) -> EngineError:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from engine.errors import InvalidRequest
+from engine.refusals import refused
 
 
 def whole(value: object, low: int, high: int, field: str) -> None:
@@ -14,7 +14,7 @@ def whole(value: object, low: int, high: int, field: str) -> None:
         InvalidRequest: it is not one (names the field).
     """
     if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
-        raise InvalidRequest(f"choose a whole number from {low:,} to {high:,}", field=field)
+        raise refused("choose_whole", field=field, low=f"{low:,}", high=f"{high:,}")
 
 
 def number(value: object, low: float, high: float, field: str) -> None:
@@ -30,7 +30,7 @@ def number(value: object, low: float, high: float, field: str) -> None:
         and low <= value <= high
     )
     if not finite:
-        raise InvalidRequest(f"choose a number from {low:g} to {high:g}", field=field)
+        raise refused("choose_number", field=field, low=f"{low:g}", high=f"{high:g}")
 
 
 def optional_number(value: object, low: float, high: float, field: str) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import ClassVar
 
-from engine.errors import InvalidRequest
+from engine.refusals import refused
 from engine.simulator.serving.checks import number, whole
 
 MAX_TOKENS = 2_000_000
@@ -91,7 +91,7 @@ class LogNormalLength:
         number(self.cv, 0, 100, "cv")
         whole(self.most, 1, MAX_TOKENS, "most")
         if self.most < self.mean:
-            raise InvalidRequest("the most is below the mean; choose more", field="most")
+            raise refused("most_below_mean", field="most")
 
     def draw(self, random: Random) -> int:
         """Tokens of one text."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from engine.errors import InvalidRequest
+from engine.refusals import refused
 from engine.scheduling.policies import POLICIES
 from engine.simulator.deployment import Deployment
 from engine.simulator.serving.checks import whole
@@ -43,10 +43,7 @@ class ServingScenario:
         whole(self.replicas, 1, MAX_REPLICAS, "replicas")
         whole(self.seed, 0, MAX_SEED, "seed")
         if self.units > MAX_UNITS:
-            raise InvalidRequest(
-                f"replicas times data-parallel groups may be {MAX_UNITS:,} at most",
-                field="replicas",
-            )
+            raise refused("units_at_most", field="replicas", high=f"{MAX_UNITS:,}")
 
     @property
     def units(self) -> int:
@@ -93,9 +90,6 @@ class ServingScenario:
                 sequences=self.engine.max_running,
             )
         if self.engine.prefix_caching and blocks * self.units > MAX_CACHED_BLOCKS:
-            raise InvalidRequest(
-                f"prefix caches of more than {MAX_CACHED_BLOCKS:,} blocks in all are not "
-                "simulated; choose fewer replicas or larger blocks",
-                field="engine.prefix_caching",
-            )
+            high = f"{MAX_CACHED_BLOCKS:,}"
+            raise refused("cached_blocks", field="engine.prefix_caching", high=high)
         return blocks

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from engine.errors import InvalidRequest
+from engine.refusals import refused
 from engine.scheduling.policies import POLICIES
 from engine.simulator.serving.checks import optional_number, whole
 
@@ -36,7 +36,7 @@ class EngineSettings:
         whole(self.max_running, 1, 65_536, "max_running")
         whole(self.max_step_tokens, 1, 16_777_216, "max_step_tokens")
         if self.policy not in POLICIES:
-            raise InvalidRequest(f"choose one of {', '.join(POLICIES)}", field="policy")
+            raise refused("choose_one", field="policy", choices=", ".join(POLICIES))
         if self.kv_blocks is not None:
             whole(self.kv_blocks, 1, 2**31, "kv_blocks")
 

@@ -23,7 +23,8 @@ from datetime import UTC, datetime
 from io import StringIO
 from typing import Literal, NamedTuple, cast
 
-from engine.errors import InvalidRequest
+from engine.errors import EngineError, InvalidRequest
+from engine.refusals import Value, refused
 from engine.simulator.serving.lengths import MAX_TOKENS
 
 MAX_ROWS = 2_000_000
@@ -116,18 +117,19 @@ def read_trace(text: str, form: Format | None = None) -> Trace:
         if columns is None:
             columns = _find_columns(record, line)
         if len(rows) >= MAX_ROWS:
-            raise _refused(line, None, f"a trace may have {MAX_ROWS:,} requests at most")
+            raise _refused(line, None, "trace_rows", high=f"{MAX_ROWS:,}")
         rows.append(_row(record, columns, line))
     if not rows:
-        raise InvalidRequest("the trace has no requests; give one a line", field=_FIELD)
+        raise refused("no_requests", field=_FIELD)
     if columns is not None and columns.arrival is not None:
         rows.sort(key=lambda row: row.arrival or 0.0)
     return Trace(tuple(rows))
 
 
-def _refused(line: int, column: str | None, problem: str) -> InvalidRequest:
-    where = f"line {line}" if column is None else f"line {line}, column {column}"
-    return InvalidRequest(f"{where}: {problem}", field=_FIELD)
+def _refused(line: int, column: str | None, reason: str, **values: Value) -> EngineError:
+    if column is not None:
+        values["column"] = column
+    return refused(reason, kind=InvalidRequest, field=_FIELD, line=line, **values)
 
 
 def _csv_lines(text: str) -> Iterator[tuple[int, Mapping[str, Cell]]]:
@@ -136,17 +138,16 @@ def _csv_lines(text: str) -> Iterator[tuple[int, Mapping[str, Cell]]]:
         first = next(reader, None)
         header = [name.strip() for name in first or ()]
         if len(set(map(str.lower, header))) < len(header):
-            raise _refused(1, None, "two columns have the same name")
+            raise _refused(1, None, "trace_same_name")
         for cells in reader:
             if not cells:
                 continue
             if len(cells) != len(header):
-                raise _refused(
-                    reader.line_num, None, f"{len(cells)} cells under {len(header)} column names"
-                )
+                found, known = len(cells), len(header)
+                raise _refused(reader.line_num, None, "trace_fields", found=found, known=known)
             yield reader.line_num, dict(zip(header, cells, strict=True))
     except csv.Error:
-        raise _refused(reader.line_num, None, "this is no CSV; check its quotes") from None
+        raise _refused(reader.line_num, None, "trace_no_csv") from None
 
 
 def _json_lines(text: str) -> Iterator[tuple[int, Mapping[str, Cell]]]:
@@ -157,9 +158,9 @@ def _json_lines(text: str) -> Iterator[tuple[int, Mapping[str, Cell]]]:
         try:
             record: object = json.loads(stripped)
         except (ValueError, RecursionError):
-            raise _refused(number, None, "this is no JSON object") from None
+            raise _refused(number, None, "trace_no_json") from None
         if not isinstance(record, dict):
-            raise _refused(number, None, "each line is one JSON object")
+            raise _refused(number, None, "trace_one_object")
         yield number, cast("dict[str, Cell]", record)
 
 
@@ -171,9 +172,9 @@ def _find_columns(record: Mapping[str, Cell], line: int) -> _Columns:
 
     prompt, output = find(*_PROMPT), find(*_OUTPUT)
     if prompt is None:
-        raise _refused(line, None, f"no column of prompt lengths; name one {_PROMPT[0]}")
+        raise _refused(line, None, "trace_no_prompts", usual=_PROMPT[0])
     if output is None:
-        raise _refused(line, None, f"no column of output lengths; name one {_OUTPUT[0]}")
+        raise _refused(line, None, "trace_no_outputs", usual=_OUTPUT[0])
     prefix = find(*_PREFIX)
     seconds, milliseconds, either = find(*_SECONDS), find(*_MILLISECONDS), find(*_EITHER)
     if seconds is not None:
@@ -197,7 +198,7 @@ def _row(record: Mapping[str, Cell], columns: _Columns, line: int) -> TraceRow:
 
 def _cell(record: Mapping[str, Cell], column: str, line: int) -> Cell:
     if column not in record:
-        raise _refused(line, column, "there is no value")
+        raise _refused(line, column, "trace_no_value")
     value = record[column]
     return value.strip() if isinstance(value, str) else value
 
@@ -209,7 +210,7 @@ def _tokens(value: Cell, column: str, line: int, least: int) -> int:
     elif isinstance(value, float):
         number = int(value) if value.is_integer() else None
     if not isinstance(number, int) or isinstance(number, bool) or not least <= number <= MAX_TOKENS:
-        raise _refused(line, column, f"write a whole number from {least} to {MAX_TOKENS:,}")
+        raise _refused(line, column, "trace_whole", low=least, high=f"{MAX_TOKENS:,}")
     return number
 
 
@@ -224,7 +225,7 @@ def _time(value: Cell, columns: _Columns, line: int) -> float:
     elif isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < _MOST_TIME:
         seconds = value * columns.unit
     if not math.isfinite(seconds) or abs(seconds) > _MOST_TIME:
-        raise _refused(line, column, "write a number of seconds, or a date and time")
+        raise _refused(line, column, "trace_time")
     return seconds
 
 
@@ -251,10 +252,10 @@ def _keys(record: Mapping[str, Cell], column: str, line: int) -> tuple[int, ...]
         except (ValueError, RecursionError):
             value = None
     if not isinstance(value, list) or len(cast("list[object]", value)) > MAX_PREFIX_KEYS:
-        raise _refused(line, column, f"write a list of at most {MAX_PREFIX_KEYS:,} whole numbers")
+        raise _refused(line, column, "trace_keys", high=f"{MAX_PREFIX_KEYS:,}")
     keys: list[int] = []
     for key in cast("list[object]", value):
         if not isinstance(key, int) or isinstance(key, bool) or not 0 <= key < 2**53:
-            raise _refused(line, column, "write whole numbers from 0 on")
+            raise _refused(line, column, "trace_from_zero")
         keys.append(key)
     return tuple(keys)

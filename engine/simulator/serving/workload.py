@@ -8,7 +8,7 @@ from itertools import islice
 from random import Random
 from typing import NamedTuple
 
-from engine.errors import InvalidRequest
+from engine.refusals import refused
 from engine.simulator.serving.arrivals import Arrivals, ClosedLoop
 from engine.simulator.serving.checks import number, whole
 from engine.simulator.serving.lengths import Lengths
@@ -128,9 +128,7 @@ class TraceWorkload:
         if self.requests is not None:
             whole(self.requests, 1, MAX_REQUESTS, "requests")
         if self.arrivals is None and not self.trace.has_times:
-            raise InvalidRequest(
-                "the trace has no arrival times; say how requests arrive", field="arrivals"
-            )
+            raise refused("no_arrivals", field="arrivals")
 
     @property
     def closed_loop(self) -> ClosedLoop | None:

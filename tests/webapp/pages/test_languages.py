@@ -14,6 +14,7 @@ from engine.refusals import REFUSALS
 from webapp.i18n import LOCALE_DIR, Language, catalogue_files, choose_language, texts
 from webapp.pages.cheapest_view import search_messages
 from webapp.pages.diagnose_view import diagnosis_messages
+from webapp.pages.refusal_words import refusal_messages
 from webapp.pages.script_texts import SCRIPT_TEXTS, script_texts
 from webapp.pages.sweep_view import sweep_messages
 from webapp.pages.validation_view import report_messages
@@ -48,6 +49,7 @@ def source_messages() -> set[MessageId]:
         for _, _, message, _, _ in extract_from_dir(str(ROOT / folder), [method], options):
             found.add(message if isinstance(message, str) else tuple(message))
     found |= report_messages()
+    found |= refusal_messages()
     found |= diagnosis_messages() | sweep_messages() | search_messages()
     for text in SCRIPT_TEXTS.values():
         found.add(text if isinstance(text, str) else (text.one, text.other))

@@ -148,7 +148,7 @@ def test_the_form_is_a_link_and_the_file_holds_every_metric(client: TestClient) 
     ("query", "said"),
     [
         ("x_values=a", '<code>x_values</code>: <span lang="en">batch takes whole numbers'),
-        ("x_values=1:4000:1&y=prompt_tokens&y_values=1:4000:1", "at most 100,000 cells"),
+        ("x_values=1:4000:1&y=prompt_tokens&y_values=1:4000:1", "100,000 cells at most"),
         ("x_values=0", "axes.0.values.0"),
         ("y_values=int3", "There is no prediction"),
         ("model=own&config={", "model.config"),
