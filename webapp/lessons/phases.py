@@ -143,7 +143,7 @@ LESSON = Lesson(
         ),
         "busy.words": N_(
             "A step was running for {prefillBusy} of the time in prefill and {decodeBusy} in "
-            "decode: by that measure the machine is busy in both. But prefill reached {prefill} of "
+            "decode: that is all that such a measure says. But prefill reached {prefill} of "
             "the peak arithmetic, and decode {decode}, at {mbu} of the bandwidth."
         ),
         "busy.step": N_("step {n}: {phase}"),

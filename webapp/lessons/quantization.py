@@ -54,8 +54,9 @@ TEXTS: Mapping[str, str | tuple[str, str]] = {
     ),
     "row.picture": N_("The first {n} weights of row {row} of {matrix}, before and after rounding"),
     "row.facts": N_(
-        "{bits} bits a weight: {own} of its own and {rest} of what {shared} weights share. "
-        "Rounding moves the matrix by {error} of its size. The file stores it as {storage}."
+        "{bits} bits a weight as the engine keeps it: {own} of its own, {rest} of scales, "
+        "which stand beside each row at least. {shared} weights share a scale. Rounding moves "
+        "the matrix by {error} of its size. The file stores it as {storage}."
     ),
     "row.own": N_("{n} bits"),
     "row.scales": N_("+{bits} scales"),

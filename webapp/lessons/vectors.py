@@ -110,8 +110,8 @@ LESSON = Lesson(
                 "variants and other scripts are often closer than synonyms."
             ),
             N_(
-                "A two-dimensional map loses most of the distances. The share that it keeps stands "
-                "below it."
+                "A two-dimensional map loses a large part of the distances. The share of the "
+                "variance that it keeps stands below it."
             ),
             N_(
                 "RoPE is not added to the embedding. It turns queries and keys in every layer, and "
@@ -137,7 +137,7 @@ LESSON = Lesson(
         "rows.first": N_("The first numbers"),
         "words.none": N_("One of these words is not a single token of this model."),
         "words.map": N_(
-            "The two directions drawn hold {share} of all the differences between these words."
+            "The two directions drawn hold {share} of the variance between these words' vectors."
         ),
         "words.mapTitle": N_("{n} words on a plane: {words}"),
         "dial.caption": N_(
