@@ -52,7 +52,6 @@ PROMPT_ARITHMETIC = "arithmetic of the prompt"
 MOST_REMEDIES = 6
 MOST_SLOPES = 5
 _LEAST_PART = 0.005
-_MOST_MS = 1e8
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,10 +107,7 @@ class DiagnoseQuestion:
 def read_diagnose_question(query: Mapping[str, str]) -> DiagnoseQuestion:
     """The question in a query string."""
     knobs, default = Knobs(query), DiagnoseQuestion()
-    times = {
-        name: knobs.optional(name, 0.0 if name == "queue" else 1e-6, _MOST_MS)
-        for name in ("ttft", "itl", "itl_p99", "queue")
-    }
+    times = {name: knobs.measured(name) for name in ("ttft", "itl", "itl_p99", "queue")}
     return DiagnoseQuestion(
         model=knobs.text("model", default.model),
         hardware=knobs.text("hardware", default.hardware),

@@ -44,6 +44,17 @@ class Knobs:
         value = self.optional(name, low, high)
         return default if value is None else value
 
+    def measured(self, name: str) -> float | None:
+        """A number as it was given: what was measured is refused where it cannot be, not moved.
+
+        None where the field is empty or holds no number.
+        """
+        try:
+            value = float(self.query.get(self.prefix + name, "")[:24])
+        except ValueError:
+            return None
+        return None if math.isnan(value) else value
+
     def optional(self, name: str, low: float, high: float) -> float | None:
         """A number from ``low`` to ``high``; None where the field is empty or holds none."""
         try:

@@ -29,6 +29,11 @@ REFUSED = re.compile(r'<p class="notice"[^>]*>[^<]*(?:<code>.*?</code>[^<]*)?<sp
         "/fragments/sweep?x=weights&x_values=bf16,nothing",
         "/fragments/search?model=nothing&rate=1&ttft=500&itl=30",
         "/fragments/diagnose?model=nothing&ttft=100",
+        # What was measured cannot be nothing, less, or longer than eleven days.
+        "/fragments/diagnose?model=llama-3.1-8b&ttft=0",
+        "/fragments/diagnose?model=llama-3.1-8b&itl=-9",
+        "/fragments/diagnose?model=llama-3.1-8b&itl=1e12",
+        "/fragments/diagnose?model=llama-3.1-8b&ttft=100&queue=-1",
         "/fragments/serving?model=deepseek-v3&hardware=h100-sxm",
         "/fragments/serving?weights=nothing",
     ],
