@@ -57,7 +57,7 @@ def test_a_context_that_is_not_on_offer_becomes_the_default(value: str) -> None:
 
 def test_the_page_says_which_weighting_it_assumes(client: TestClient) -> None:
     page = client.get("/simulator/deepseek-v4").text
-    assert "does not give the weights" in page
+    assert "how it weights each product we do not know" in page
     assert "27.2%" in page
     assert "10.5%" in page
     assert "10,041" in page
