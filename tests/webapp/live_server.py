@@ -39,9 +39,15 @@ class LiveApp:
 
     @contextmanager
     def connect(self, **options: Any) -> Iterator[ClientConnection]:
-        """A websocket that has read its hello."""
+        """A websocket that has read its hello. It does not ping: what else the machine does may
+        take longer than it would wait for the answer."""
         with websockets.sync.client.connect(
-            self.ws_url, compression=None, max_size=None, close_timeout=1, **options
+            self.ws_url,
+            compression=None,
+            max_size=None,
+            close_timeout=1,
+            ping_interval=None,
+            **options,
         ) as connection:
             hello = json.loads(connection.recv(timeout=5))
             assert hello["type"] == "hello"

@@ -8,7 +8,7 @@ import anyio.to_thread
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import HTMLResponse
 
-from webapp.dependencies import EngineDep, PredictorDep
+from webapp.dependencies import EngineDep, PredictorDep, SimulationsDep
 from webapp.i18n import texts
 from webapp.pages.phases_view import lengths_view, read_lengths, read_points, sweep_view
 from webapp.rendering import language_of, render
@@ -18,11 +18,14 @@ Measured = Annotated[list[str] | None, Query()]
 
 
 @router.get("/fragments/phases/lengths")
-async def lengths(request: Request, engine: EngineDep, predictor: PredictorDep) -> HTMLResponse:
+async def lengths(
+    request: Request, engine: EngineDep, predictor: PredictorDep, simulations: SimulationsDep
+) -> HTMLResponse:
     """What a prompt and an answer of some length take."""
     question = read_lengths(request.query_params)
     said = texts(language_of(request))
-    view = await anyio.to_thread.run_sync(lengths_view, question, engine.info, predictor, said)
+    async with simulations.slot():
+        view = await anyio.to_thread.run_sync(lengths_view, question, engine.info, predictor, said)
     return render(request, "fragments/phases_lengths.html", {"view": view})
 
 
@@ -31,11 +34,13 @@ async def sweep(
     request: Request,
     engine: EngineDep,
     predictor: PredictorDep,
+    simulations: SimulationsDep,
     ttft: Measured = None,
     itl: Measured = None,
 ) -> HTMLResponse:
     """Measured times over their lengths, on the predicted lines."""
     said = texts(language_of(request))
     points = read_points(ttft or []), read_points(itl or [])
-    view = await anyio.to_thread.run_sync(sweep_view, *points, engine.info, predictor, said)
+    async with simulations.slot():
+        view = await anyio.to_thread.run_sync(sweep_view, *points, engine.info, predictor, said)
     return render(request, "fragments/phases_sweep.html", {"view": view})

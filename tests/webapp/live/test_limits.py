@@ -41,11 +41,12 @@ def test_several_requests_at_once_and_no_more(server: LiveApp, engine: FakeEngin
         wait_for(lambda: len(engine.running) == 4)
         connection.send('{"type": "abort", "request_id": "r2"}')
         events: dict[str, list[dict]] = {}
-        while not events.get("r2") or events["r2"][-1]["type"] != "done":
+        # All of them are heard of, and the others go on after it has ended.
+        while len(events) < 4 or events.get("r2", [{}])[-1].get("type") != "done":
             event = json.loads(connection.recv(timeout=5))
             events.setdefault(event["request_id"], []).append(event)
         assert events["r2"][-1]["finish_reason"] == "abort"
-        assert len(events) == 4, "the others streamed on"
+        assert json.loads(connection.recv(timeout=5))["request_id"] in {"r0", "r1", "r3"}
         start(connection, "r5")
         wait_for(lambda: len(engine.running) == 4)
 
