@@ -103,6 +103,11 @@ class _Helpers:
         scale, prefix = next(item for item in _PREFIXES if value >= item[0])
         return f"{value / scale:g} {prefix}"
 
+    def whole_units(self, label: str) -> str:
+        """A label that breaks between its two values at most, "27.0 GB / 25.1 GiB", and never
+        between a number and its unit."""
+        return label.replace(" ", "\N{NO-BREAK SPACE}").replace("/\N{NO-BREAK SPACE}", "/ ")
+
     def as_dict(self) -> dict[str, object]:
         return {
             "link": self.link,
@@ -111,6 +116,7 @@ class _Helpers:
             "tick": self.tick,
             "significant": significant,
             "bytes_label": bytes_label,
+            "whole_units": self.whole_units,
             "language": self.language,
             "say": texts(self.language).gettext,
             "languages": tuple(Language),

@@ -7,6 +7,7 @@ import { changed, store } from "./store.js";
 import { rate, significant, t, whole } from "./texts.js";
 
 const MOST_MARKS = 300;
+const [WIDE, NARROW] = [13.5, 8]; // pixels that a character of a label takes: Chinese, any other
 const place = () => document.getElementById("roofline"); // anew: a swap may have replaced it
 
 const SHAPES = {
@@ -75,7 +76,7 @@ class Chart {
     for (const [kind, text] of texts) {
       const point = this.last[kind];
       if (!point) continue;
-      const width = text.length * (text.charCodeAt(0) > 0x2e80 ? 11 : 7.6);
+      const width = [...text].reduce((sum, char) => sum + (char > "\u2e80" ? WIDE : NARROW), 0);
       const end = point.x + 13 + width > right;
       const x = end ? right : point.x + 13;
       const from = end ? x - width : x;

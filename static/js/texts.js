@@ -18,7 +18,8 @@ export function t(key, values = {}) {
 /** Sentences one after the other; Chinese sets no space between them. */
 export const sentences = (list) => list.filter(Boolean).join(language.startsWith("zh") ? "" : " ");
 
-const list = new Intl.ListFormat(language, { type: "unit" });
+// Chinese sets nothing at all between the parts of a list of units.
+const list = new Intl.ListFormat(language, { type: "conjunction" });
 
 /** Parts of a sentence one after the other, as the language lists them. */
 export const listed = (parts) => list.format(parts);

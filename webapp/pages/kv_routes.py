@@ -9,12 +9,12 @@ from fastapi.responses import HTMLResponse
 from engine.errors import EngineError
 from webapp.dependencies import SimulationsDep
 from webapp.i18n import texts
+from webapp.pages.elsewhere import hardware_by_category, measured_device
 from webapp.pages.kv_view import (
     KV_FORMATS,
     LEAST,
     MOST,
     MOST_TOGETHER,
-    hardware_names,
     kv_view,
     model_names,
     read_kv_question,
@@ -32,7 +32,8 @@ async def kv_bytes(request: Request, simulations: SimulationsDep) -> HTMLRespons
     """The form with its answer below."""
     context = await _answered(request, simulations) | {
         "models": model_names(),
-        "devices": hardware_names(),
+        "devices": hardware_by_category(),
+        "measured_device": measured_device,
         "formats": KV_FORMATS,
         "contexts": (LEAST, MOST),
         "most_together": MOST_TOGETHER,

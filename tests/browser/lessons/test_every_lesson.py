@@ -18,6 +18,12 @@ LOOKS = (
 PATHS = ("/learn?q=token", "/glossary", "/claims", *(f"/learn/{lesson.slug}" for lesson in LESSONS))
 
 
+UNSTYLED = """() => [...document.querySelectorAll("main svg text")]
+    .filter((text) => text.checkVisibility() && getComputedStyle(text).fill === "rgb(0, 0, 0)")
+    .map((text) => text.textContent)"""
+"""Texts of pictures that no style sheet reaches: SVG's own black, which is not read in the dark."""
+
+
 @pytest.mark.parametrize("path", PATHS)
 @pytest.mark.parametrize(("theme", "language", "size"), LOOKS)
 def test_page(
@@ -46,3 +52,4 @@ def test_page(
     )
     assert wide <= 0
     assert page.locator("h1").count() == 1
+    assert page.evaluate(UNSTYLED) == []

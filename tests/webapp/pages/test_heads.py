@@ -56,6 +56,6 @@ def test_what_is_not_on_offer_becomes_the_default() -> None:
 def test_the_fragment(client: TestClient) -> None:
     text = client.get("/fragments/heads?model=llama-2-13b&context_log2=12").text
     assert "819.2 kB" in text
-    assert "3.4 GB" in text
+    assert "3.4\N{NO-BREAK SPACE}GB" in text
     assert "<html" not in text
     assert 'data-own="MHA"' in text

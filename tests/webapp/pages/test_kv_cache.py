@@ -60,3 +60,11 @@ def test_the_form_stands_around_the_answer(client: TestClient) -> None:
     page = client.get("/fragments/kv-bytes?context_log2=11").text
     assert 'value="11"' in page
     assert "It fits" in page
+    assert '<option value="h100-sxm" selected>H100 SXM5 80GB</option>' in page
+
+
+def test_the_key_says_that_it_is_more_than_fits(client: TestClient) -> None:
+    fits, over = (client.get(f"/fragments/kv-answer?context_log2={n}").text for n in (10, 13))
+    assert "more than fits" not in fits
+    assert 'class="swatch over"' in over
+    assert "more than fits" in over

@@ -28,3 +28,4 @@ def test_the_fragment(client: TestClient) -> None:
     text = client.get("/fragments/sizes?model=llama-2-13b").text
     assert "13.02" in text
     assert "<html" not in text
+    assert "26.0\N{NO-BREAK SPACE}GB\N{NO-BREAK SPACE}/ 24.2\N{NO-BREAK SPACE}GiB" in text
