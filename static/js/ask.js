@@ -83,8 +83,6 @@ function limitLength({ facts }) {
   slider.max = Math.min(Number(slider.max), Number(number.max));
 }
 
-export const hasPrompt = () => prompt.value.length > 0;
-
 /** Marks the field that the server refused, by its name or its JSON pointer. */
 export function blame(pointer) {
   const name = pointer.split("/").find(Boolean) ?? "";

@@ -1,6 +1,6 @@
 // The first page: joins the form, the websocket and the widgets.
 
-import { blame, checkForm, hasPrompt, mountAsk, offerChat, readRequest } from "./ask.js";
+import { blame, checkForm, mountAsk, offerChat, readRequest } from "./ask.js";
 import { mountAnswers } from "./answers.js";
 import { mountCache } from "./cache.js";
 import { setText } from "./dom.js";
@@ -11,6 +11,7 @@ import { mountKeep } from "./playground/keep-run.js";
 import { mountReplay } from "./playground/replay.js";
 import { canSave, documentOf } from "./playground/saved.js";
 import { mountPrinted } from "./printed.js";
+import { MAX_PROMPT_CHARS, promptProblem } from "./prompt.js";
 import { ask, mountReach } from "./reach.js";
 import { mountRoofline } from "./roofline.js";
 import { isOver, newRun, take } from "./run.js";
@@ -19,7 +20,7 @@ import { mountStatus, say } from "./status.js";
 import { changed, onPaint, roofOf, store } from "./store.js";
 import { mountStrip } from "./strip.js";
 import { mountTable } from "./table.js";
-import { t } from "./texts.js";
+import { t, whole } from "./texts.js";
 import { mountText } from "./text.js";
 import { mountWay } from "./way.js";
 
@@ -95,8 +96,10 @@ function offer(run) {
 
 function run() {
   if (running()) return;
-  if (!hasPrompt()) {
-    status.problem(t("error.empty"));
+  const request = readRequest();
+  const problem = promptProblem(request);
+  if (problem) {
+    status.problem(t(`error.${problem}`, { max: whole(MAX_PROMPT_CHARS) }));
     document.getElementById("prompt").focus();
     return;
   }
@@ -104,7 +107,7 @@ function run() {
   if (store.live?.done) store.before = store.live.tokens.length > MOST_KEPT ? null : store.live;
   replay.unload();
   keep.show(null);
-  store.live = newRun(readRequest());
+  store.live = newRun(request);
   store.run = store.live;
   store.selected = null;
   root.dataset.state = store.run.status; // at once: a second click must not see the old run's end

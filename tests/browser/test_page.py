@@ -8,6 +8,9 @@ from playwright.sync_api import Browser, Page, expect
 from tests.browser.conftest import PHONE, OpenPage, finish, run, start, until
 from tests.webapp.fake_engine import INFO, FakeEngine
 from tests.webapp.live_server import LiveApp, running_app
+from webapp.live.connection import MAX_MESSAGE_BYTES
+from webapp.rendering import STATIC
+from webapp.schemas.live_requests import MAX_PROMPT_BYTES, MAX_PROMPT_CHARS
 from webapp.settings import Settings
 
 pytestmark = pytest.mark.browser
@@ -339,3 +342,31 @@ def test_elsewhere_follows_the_run(fake_server: LiveApp, open_page: OpenPage) ->
     before = answer.inner_text()
     page.select_option("#e-hardware", "t4")
     expect(answer).not_to_have_text(before)
+
+
+def test_too_long_is_told_before_it_is_sent(fake_server: LiveApp, open_page: OpenPage) -> None:
+    prompt = "海🌊" * 9_000
+    assert len(prompt) < MAX_PROMPT_CHARS
+    assert len(prompt.encode()) > MAX_PROMPT_BYTES
+    page = open_page(fake_server, "/?lang=zh-Hans")
+    page.locator("#prompt").fill(prompt)
+    page.keyboard.press("Control+Enter")
+    expect(page.locator("#status")).to_contain_text("提示词太长：最多 32,768 个字符")
+    expect(page.locator("#prompt")).to_be_focused()
+    page = open_page(fake_server, "/learn/kv-cache?lang=zh-Hans")
+    page.locator("#cells-prompt").fill(prompt)
+    page.locator("#cells-go").click()
+    expect(page.locator("#cells [data-problem]")).to_contain_text("提示词太长：最多 32,768 个字符")
+    page.locator("#cells-prompt").fill("")
+    page.locator("#cells-go").click()
+    expect(page.locator("#cells [data-problem]")).to_contain_text("请先写一条提示词")
+
+
+def test_the_page_knows_the_limits_of_the_server() -> None:
+    limits = (STATIC / "js" / "prompt.js").read_text("utf-8")
+    for name, limit in (
+        ("MAX_PROMPT_CHARS", MAX_PROMPT_CHARS),
+        ("MAX_PROMPT_BYTES", MAX_PROMPT_BYTES),
+        ("MAX_MESSAGE_BYTES", MAX_MESSAGE_BYTES),
+    ):
+        assert f"const {name} = {limit};" in limits

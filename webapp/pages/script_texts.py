@@ -117,6 +117,10 @@ SCRIPT_TEXTS: dict[str, str | _Plural] = {
     "elsewhere.unreachable": _N("No prediction came: the server cannot be reached. Try again."),
     "elsewhere.failed": _N("No prediction came: the server answered with an error. Try again."),
     "error.empty": _N("Write a prompt first."),
+    "error.too_long": _N(
+        "The prompt is too long: {max} characters at most, and fewer where a character takes "
+        "several bytes. Shorten it."
+    ),
     "error.form": _N("Nothing was sent: a value in the form is not possible."),
     "error.other": _N("The server said: {message}"),
     "error.because": _N("Refused: {message}."),

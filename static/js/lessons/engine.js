@@ -1,8 +1,9 @@
 // The real engine for a lesson: prompts go out over one websocket, their events come back as runs.
 
+import { MAX_PROMPT_CHARS, promptProblem } from "../prompt.js";
 import { isOver, newRun, take } from "../run.js";
 import { Socket } from "../socket.js";
-import { t } from "../texts.js";
+import { t, whole } from "../texts.js";
 
 const runs = new Map();
 const unsent = [];
@@ -33,13 +34,21 @@ const socket = new Socket(document.getElementById("texts").dataset.socket, {
 /**
  * Runs a prompt on the engine. `request` has the fields of the protocol's `generate`, without type
  * and id; `onEvent(event, run)` hears every event. The promise gives the run when it is over:
- * `run.done`, or `run.error` with `code` and `message`. `started(id)` hears the id, for `stop`.
+ * `run.done`, or `run.error` with `code` and `message`; what the server would not take is not sent.
+ * `started(id)` hears the id, for `stop`.
  */
 export function generate(request, { onEvent, started } = {}) {
   const request_id = crypto.randomUUID?.() ?? `r${Date.now()}${Math.random().toString(36).slice(2)}`;
   const full = { type: "generate", request_id, ...request };
   const run = newRun({ ...full, request_id });
   run.id = request_id;
+  const code = promptProblem(full);
+  if (code) {
+    const event = { type: "error", code, message: "", context: whole(MAX_PROMPT_CHARS) };
+    take(run, event);
+    onEvent?.(event, run);
+    return Promise.resolve(run);
+  }
   return new Promise((resolve) => {
     runs.set(request_id, { run, onEvent, resolve });
     started?.(request_id);
