@@ -67,9 +67,9 @@ LESSON = Lesson(
             "sweep",
             N_("Measure the time to the first token for several lengths of your prompt."),
             N_(
-                "Below the ridge point a prompt of a few tokens costs about what a single one "
-                "does: memory-bound. Far above it, the time grows in proportion to the length, or "
-                "a little faster: bound by arithmetic. The gap between tokens rises only slowly."
+                "Far below the ridge point a token more in the prompt costs little: "
+                "memory-bound. Far above it, the time grows in proportion to the length, or a "
+                "little faster: bound by arithmetic. The gap between tokens rises only slowly."
             ),
         ),
     ),

@@ -79,6 +79,7 @@ async def prefill_bound(bench: Bench) -> Finding:
             said.gettext("prefill of {a} and of {b} tokens").format(a=a[0], b=b[0]),
             f"{_ms(a[1])}, {_ms(b[1])}: {_times(b[1] / a[1])}",
             Basis.MEASURED,
+            said.gettext("the shortest of {n} runs").format(n=REPEATS),
         )
         for a, b in pairs
     ]
@@ -139,17 +140,20 @@ async def decode_bound(bench: Bench) -> Finding:
     far = await _run(bench, 2048, 24)
     one, many, late = _decode_ms(alone), _decode_ms(together), _decode_ms(far)
     ratio = many / one
+    usual = said.gettext("median of its steps")
     evidence = (
-        Evidence(said.gettext("decode step of one token"), _ms(one), Basis.MEASURED),
+        Evidence(said.gettext("decode step of one token"), _ms(one), Basis.MEASURED, usual),
         Evidence(
             said.gettext("of {n} tokens, of as many answers").format(n=TOGETHER),
             f"{_ms(many)}: {_times(ratio)}",
             Basis.MEASURED,
+            usual,
         ),
         Evidence(
             said.gettext("of one token behind a context of {n}").format(n=len(_accepted(far))),
             f"{_ms(late)}: {_times(late / one)}",
             Basis.MEASURED,
+            usual,
         ),
     )
     values = {"n": TOGETHER, "ratio": significant(ratio, 2)}
@@ -193,6 +197,7 @@ async def lengths_cost(bench: Bench) -> Finding:
             said.gettext("answer of {a} → {b} tokens: ITL").format(a=16, b=128),
             _times(gap),
             Basis.MEASURED,
+            said.gettext("median of its steps"),
         ),
         Evidence(
             said.gettext("the same: the whole answer"),
