@@ -9,6 +9,7 @@ from engine.commands.diagnose import diagnosis
 from engine.commands.generate import generate
 from engine.commands.import_model import import_model
 from engine.commands.inspect import inspect
+from engine.commands.measure import measure
 from engine.commands.probe import probe
 from engine.commands.quality import quality
 from engine.commands.search import search
@@ -33,6 +34,7 @@ app.command("serve")(serve)
 app.command("sweep")(sweep)
 app.command("search")(search)
 app.command("diagnose")(diagnosis)
+app.command("measure")(measure)
 app.command("calibrate")(calibrate)
 app.command("inspect")(inspect)
 app.command("import")(import_model)
