@@ -12,6 +12,7 @@ from typing import Annotated
 
 import typer
 
+from engine.catalog.hardware import get_hardware
 from engine.commands.described import HARDWARE, chosen_hardware, chosen_model
 from engine.commands.measuring_bar import MeasuringBar
 from engine.commands.refusing import refuse
@@ -129,10 +130,14 @@ def _deployment(
     with what is not known."""
     if hardware is None:
         return None, _NO_HARDWARE
+    device = chosen_hardware(hardware)
+    # A name is looked up only when it is needed: a wrong one is refused here.
+    if isinstance(device, str):
+        device = get_hardware(device)
     known = chosen_model(spec) if spec is not None else catalogue_id(model)
     if known is None:
         return None, _UNKNOWN_MODEL
-    cell = Cell(known, chosen_hardware(hardware), devices, weights, kv, times="typical")
+    cell = Cell(known, device, devices, weights, kv, times="typical")
     compare(cell, [])
     return cell, ""
 

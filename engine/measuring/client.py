@@ -26,6 +26,8 @@ Clock = Callable[[], float]
 _READ = 2**16
 _MOST_BYTES = 2**26
 """Of one response. A server that never ends cannot fill the memory."""
+_MOST_REST = 0.5
+"""Seconds that a transfer may take to end after its answer has."""
 _ERROR_BYTES = 2**14
 _RATE_LIMITED = (429, 503)
 MOST_WAIT = 30.0
@@ -108,7 +110,7 @@ class Client:
         """Feeds the response to the reader, each block with the time at which it came."""
         taken = 0
         while not reader.done:
-            block = self._block(connection, response, sent)
+            block = self._block(connection, response, sent + self.timeout)
             at = self.clock() - sent
             if not block:
                 reader.finish(at)
@@ -120,17 +122,18 @@ class Client:
         # The answer is whole. The rest of the transfer is read, so that the server does not see
         # a client that went away; how that ends says nothing about the answer.
         with contextlib.suppress(OSError, http.client.HTTPException):
-            while self._block(connection, response, sent):
+            end = self.clock() + _MOST_REST
+            while self._block(connection, response, end):
                 pass
 
     def _block(
         self,
         connection: http.client.HTTPConnection,
         response: http.client.HTTPResponse,
-        sent: float,
+        deadline: float,
     ) -> bytes:
         """What comes next, as soon as it comes; nothing at the end."""
-        left = self.timeout - (self.clock() - sent)
+        left = deadline - self.clock()
         if left <= 0:
             raise TimeoutError(f"no whole answer within {self.timeout:g} s")
         # The last bytes of a response that closes its connection have no socket any more.

@@ -60,10 +60,10 @@ def test_a_model_that_is_named_apart() -> None:
         result = RUNNER.invoke(
             app,
             ["measure", "--url", url, "--model", "mine", "--spec", "llama-3.1-8b", "--hardware",
-             "a100-sxm-80gb", *FEW],
+             "h200-sxm", *FEW],
         )  # fmt: skip
     assert result.exit_code == 0, result.stderr
-    assert "llama-3.1-8b in bf16, KV cache in bf16, on a100-sxm-80gb" in result.stdout
+    assert "llama-3.1-8b in bf16, KV cache in bf16, on h200-sxm" in result.stdout
 
 
 @pytest.mark.parametrize(

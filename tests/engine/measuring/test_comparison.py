@@ -181,7 +181,7 @@ def test_the_page_stands_alone_and_escapes_names() -> None:
 
 def test_measured_marks_lie_on_the_picture_and_under_the_roof() -> None:
     page = report_page(report(predicted(512, 1), predicted(2048, 16)))
-    circles = re.findall(r'class="decode measured" cx="([\d.]+)" cy="([\d.]+)"', page)
+    circles = re.findall(r'class="decode measured" cx="([\d.]+)" cy="([\d.]+)" r="5"><title>', page)
     assert len(circles) == 2
     assert all(90 <= float(x) <= 660 and 20 <= float(y) <= 350 for x, y in circles)
     roof = re.search(r'class="roof" d="M([\d. L]+)"', page)
