@@ -21,6 +21,7 @@ from engine.simulator.search.document import at_field, placed, read_sweep, sweep
 from engine.simulator.search.search_document import read_requirement, search_document
 from engine.simulator.search.sweep import METRICS, run_sweep
 from webapp import json_codec
+from webapp.pages.serving_export import export_run
 from webapp.pages.serving_runs import make_runs
 
 _GZIP_LEVEL = 5
@@ -85,9 +86,14 @@ def _serving_page(question: Question) -> bytes:
     return make_runs(question.body)
 
 
+def _serving_export(question: Question) -> bytes:
+    return export_run(question.body, question.form)
+
+
 _TASKS: Mapping[str, Callable[[Question], bytes]] = {
     "sweep": _sweep,
     "search": _search,
     "diagnose": _diagnose,
     "serving-page": _serving_page,
+    "serving-export": _serving_export,
 }

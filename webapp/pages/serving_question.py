@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import lru_cache
 from typing import ClassVar
+from urllib.parse import urlencode
 
 from engine.refusals import refused
 from engine.simulator.deployment import Deployment
@@ -66,6 +67,13 @@ class ServingQuestion:
         "speed": (0.001, 1000.0),
     }  # fmt: skip
     MOST_USD: ClassVar[float] = 10_000
+
+    @property
+    def query(self) -> str:
+        """The query string that asks this; a trace is too long for one and is left out."""
+        given = {item.name: getattr(self, item.name) for item in fields(self)}
+        del given["trace"]
+        return urlencode({name: value for name, value in given.items() if value is not None})
 
     def scenario(self) -> ServingScenario:
         """The question in the simulator's terms.

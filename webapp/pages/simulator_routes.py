@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from urllib.parse import parse_qsl
 
 import anyio.to_thread
@@ -11,7 +12,7 @@ from fastapi.responses import HTMLResponse
 from starlette.responses import Response
 
 from engine.errors import EngineError, QueueFull
-from webapp.answers import Question
+from webapp.answers import Form, Question
 from webapp.computing import Computer
 from webapp.dependencies import ComputerDep, SimulationsDep
 from webapp.i18n import texts
@@ -128,6 +129,20 @@ async def serving_of_trace_fragment(request: Request, computer: ComputerDep) -> 
     return render(request, "fragments/serving.html", {"answer": answer})
 
 
+@router.get("/serving/run.json")
+async def serving_json(request: Request, computer: ComputerDep) -> Response:
+    """The document that the API gives for the page's run."""
+    made = await _exported(request, computer, "json")
+    return Response(made, media_type="application/json")
+
+
+@router.get("/serving/requests.csv")
+async def serving_csv(request: Request, computer: ComputerDep) -> Response:
+    """Every answered request of the page's run as a line."""
+    made = await _exported(request, computer, "csv")
+    return Response(made, media_type="text/csv; charset=utf-8")
+
+
 @router.get("/fragments/knee")
 async def knee_fragment(request: Request, computer: ComputerDep) -> HTMLResponse:
     """Latency over throughput, of eight runs."""
@@ -198,6 +213,12 @@ async def _runs(questions: Sequence[ServingQuestion], computer: Computer) -> tup
     asked = Question("serving-page", body_of(questions))
     made = await computer.answer(asked, long=effort > SHORT_EFFORT_S)
     return read_runs(made, questions)
+
+
+async def _exported(request: Request, computer: Computer, form: Form) -> bytes:
+    question = read_serving_question(request.query_params)
+    asked = Question("serving-export", asdict(question), form)
+    return await computer.answer(asked, long=question.scenario().effort > SHORT_EFFORT_S)
 
 
 @router.get("/simulator/deepseek-v4")

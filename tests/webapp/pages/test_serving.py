@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import csv
+import html
+import io
+import re
 from dataclasses import fields, replace
+from urllib.parse import parse_qsl
 
 import pytest
 from fastapi.testclient import TestClient
 
 from engine.errors import QueueFull
 from engine.simulator.serving.simulation import simulate_serving
-from webapp import answers, simulations
+from webapp import answers, json_codec, simulations
 from webapp.i18n import Language, texts
 from webapp.pages.serving_question import ServingQuestion, read_serving_question
 from webapp.pages.serving_runs import body_of, make_runs, read_runs, run_serving
@@ -66,6 +71,37 @@ def test_a_link_is_a_scenario() -> None:
     assert (scenario.replicas, scenario.routing.value) == (3, "prefix-aware")
     assert scenario.engine.prefix_caching
     assert scenario.workload.size.prompt == 1000
+
+
+def test_the_run_and_its_requests_are_files_behind_links(client: TestClient) -> None:
+    question = replace(SMALL, spread=0.4, shared=50, usd=2.5)
+    assert read_serving_question(dict(parse_qsl(question.query))) == question
+    page = client.get(f"/serving?{question.query}").text
+    links = [html.unescape(found) for found in re.findall(r'href="([^"]+)" download', page)]
+    document, table = (client.get(link) for link in links)
+
+    run = run_serving(question)
+    assert document.headers["content-type"] == "application/json"
+    assert document.json() == json_codec.loads(json_codec.dumps(run.result.to_document()))
+    assert table.headers["content-type"].startswith("text/csv")
+    rows = list(csv.DictReader(io.StringIO(table.text)))
+    assert [float(row["ttft [s]"]) for row in rows] == [times.ttft for times in run.first]
+    assert [row["output_tokens"] for row in rows] == [str(each.output_tokens) for each in run.first]
+
+
+def test_files_are_bounded_as_the_page_is(client: TestClient) -> None:
+    for file in ("run.json", "requests.csv"):
+        assert client.get(f"/serving/{file}?model=nope").status_code == 422
+        assert client.get(f"/serving/{file}?requests=1000&output=10000").status_code == 422
+
+
+def test_the_file_of_a_long_run_is_made_in_another_process(
+    client: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(answers, "_TASKS", {})  # a child has its own
+    query = "requests=400&output=500"
+    assert len(client.get(f"/serving/requests.csv?{query}").text.splitlines()) == 401
+    assert client.get("/serving/requests.csv?requests=20&output=5").status_code == 422
 
 
 @pytest.mark.parametrize(
