@@ -36,6 +36,8 @@ from webapp.live import routes as live_routes
 from webapp.live.engine_port import EnginePort
 from webapp.live.hub import LiveHub
 from webapp.logging import AccessLog
+from webapp.openai import routes as openai_routes
+from webapp.openai.errors import OpenAIErrors
 from webapp.origins import HostPolicy, OriginPolicy
 from webapp.pages import (
     case_routes,
@@ -109,6 +111,7 @@ def create_app(settings: Settings | None = None, engine: EnginePort | None = Non
     install_error_handlers(app)
     app.include_router(health.router)
     app.include_router(_api(), prefix="/api/v1")
+    app.include_router(openai_routes.router)
     app.include_router(csp_report.router)
     app.include_router(live_routes.router)
     app.include_router(page_routes.router)
@@ -157,6 +160,7 @@ def _middleware(settings: Settings) -> list[Middleware]:
         Middleware(SubPath, root_path=settings.root_path),
         Middleware(SecurityHeaders, root_path=settings.root_path),
         Middleware(GZipMiddleware, minimum_size=1024, compresslevel=5),
+        Middleware(OpenAIErrors),
         Middleware(AllowedHosts, policy=HostPolicy(settings)),
         Middleware(UnexpectedErrors),
         Middleware(

@@ -10,6 +10,7 @@ from typing import Any, cast
 from fastapi import APIRouter, FastAPI, Request, Response
 from fastapi.openapi.utils import get_openapi
 
+from webapp.openai.errors import PREFIX
 from webapp.problems import MEDIA_TYPE, JsonResponse
 from webapp.schemas.problem import ProblemDocument
 from webapp.schemas.saved_run import SavedRun
@@ -47,8 +48,10 @@ def describe(app: FastAPI) -> dict[str, Any]:
         schemas.update(described.pop("$defs", {}))
         schemas[model.__name__] = described
     content = {MEDIA_TYPE: {"schema": {"$ref": _REF.format(model="ProblemDocument")}}}
-    for operations in document["paths"].values():
+    for path, operations in document["paths"].items():
         for operation in operations.values():
-            if "422" in operation["responses"]:
+            if path.startswith(PREFIX):
+                operation["responses"].pop("422", None)  # 400 there, and in that shape
+            elif "422" in operation["responses"]:
                 operation["responses"]["422"] = {"description": "Problem", "content": content}
     return document

@@ -15,7 +15,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
 from webapp import json_codec
 from webapp.live.engine_port import EnginePort
 from webapp.live.generation import Generation
-from webapp.live.outbox import Outbox, ReaderStuck
+from webapp.live.outbox import Outbox, ReaderStuck, server_stopping
 from webapp.live.rate_limit import TokenBucket
 from webapp.prediction import StepPredictor
 from webapp.schemas.explain import explain_errors
@@ -101,7 +101,7 @@ class LiveConnection:
         try:
             async with asyncio.timeout(grace_s):
                 for request_id in cut_off:
-                    await self._outbox.put(_server_stopping(), request_id)
+                    await self._outbox.put(server_stopping(), request_id)
                 await self._outbox.drain()
         except TimeoutError:
             log.info("live_interrupt_undelivered", session=self._session_id)
@@ -268,10 +268,4 @@ def _request_id(document: dict[str, json_codec.Json]) -> str | None:
 def _rate_limited(rate: float) -> ErrorEvent:
     return ErrorEvent(
         code="rate_limited", message=f"Send at most {rate:g} messages a second; this one was lost."
-    )
-
-
-def _server_stopping() -> ErrorEvent:
-    return ErrorEvent(
-        code="server_stopping", message="The server is stopping; run the prompt again later."
     )

@@ -24,7 +24,7 @@ from engine.inference.messages import (
 )
 from webapp.live import translate
 from webapp.live.engine_port import EnginePort
-from webapp.live.outbox import Outbox, ends_request
+from webapp.live.outbox import Sink, ends_request
 from webapp.prediction import RequestPrediction, StepPredictor
 from webapp.schemas.live_events import ErrorEvent, ServerEvent
 
@@ -42,7 +42,7 @@ class Generation:
         self,
         engine: EnginePort,
         predictor: StepPredictor,
-        outbox: Outbox,
+        outbox: Sink,
         request_id: str,
         request: Generate,
         notices: list[str],

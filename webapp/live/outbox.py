@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from typing import Protocol
 
 from webapp import json_codec
 from webapp.schemas.live_events import DoneEvent, ErrorEvent, ServerEvent
@@ -16,6 +17,18 @@ from webapp.schemas.live_events import DoneEvent, ErrorEvent, ServerEvent
 
 class ReaderStuck(Exception):
     """The client has not taken any data for too long."""
+
+
+class Sink(Protocol):
+    """Where the events of a request go."""
+
+    async def put(self, event: ServerEvent, request_id: str | None = None) -> None:
+        """Takes an event, however long that takes."""
+        ...
+
+    def offer(self, event: ServerEvent, request_id: str | None = None) -> bool:
+        """Takes an event that may be dropped; False if it was."""
+        ...
 
 
 class Outbox:
@@ -83,3 +96,10 @@ def ends_request(event: ServerEvent) -> bool:
     if isinstance(event, DoneEvent):
         return event.samples_left == 0
     return isinstance(event, ErrorEvent)
+
+
+def server_stopping() -> ErrorEvent:
+    """The last event of a request that still runs when the server stops."""
+    return ErrorEvent(
+        code="server_stopping", message="The server is stopping; run the prompt again later."
+    )

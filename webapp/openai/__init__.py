@@ -1,0 +1,1 @@
+"""The interface that clients of OpenAI know, over the same engine as the websocket."""
