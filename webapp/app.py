@@ -36,6 +36,9 @@ from webapp.live import routes as live_routes
 from webapp.live.engine_port import EnginePort
 from webapp.live.hub import LiveHub
 from webapp.logging import AccessLog
+from webapp.metrics import http as metrics_http
+from webapp.metrics.collecting import Metrics
+from webapp.metrics.observed_engine import ObservedEngine
 from webapp.openai import routes as openai_routes
 from webapp.openai.errors import OpenAIErrors
 from webapp.origins import HostPolicy, OriginPolicy
@@ -69,7 +72,8 @@ def create_app(settings: Settings | None = None, engine: EnginePort | None = Non
     stops with the app; pages are served while it loads.
     """
     settings = settings or Settings()
-    engine = engine or EngineClient(settings.engine_options)
+    metrics = Metrics()
+    engine = ObservedEngine(engine or EngineClient(settings.engine_options), metrics)
     jobs = Jobs(settings)
     saved_runs = SavedRuns(settings)
 
@@ -93,11 +97,12 @@ def create_app(settings: Settings | None = None, engine: EnginePort | None = Non
         redoc_url=None,
         openapi_url=None,
         generate_unique_id_function=_operation_id,
-        middleware=_middleware(settings),
+        middleware=_middleware(settings, metrics),
     )
     predictor = StepPredictor()
     app.state.settings = settings
     app.state.engine = engine
+    app.state.metrics = metrics
     app.state.predictor = predictor
     app.state.live = LiveHub(engine, predictor, settings)
     app.state.simulations = SimulationRunner(settings)
@@ -111,6 +116,7 @@ def create_app(settings: Settings | None = None, engine: EnginePort | None = Non
     install_error_handlers(app)
     app.include_router(health.router)
     app.include_router(_api(), prefix="/api/v1")
+    app.include_router(metrics_http.router)
     app.include_router(openai_routes.router)
     app.include_router(csp_report.router)
     app.include_router(live_routes.router)
@@ -153,11 +159,12 @@ def _api() -> APIRouter:
     return router
 
 
-def _middleware(settings: Settings) -> list[Middleware]:
+def _middleware(settings: Settings, metrics: Metrics) -> list[Middleware]:
     """Outermost first. Everything inside SecurityHeaders is answered with them."""
     return [
         Middleware(AccessLog),
         Middleware(SubPath, root_path=settings.root_path),
+        Middleware(metrics_http.HttpDurations, metrics=metrics),
         Middleware(SecurityHeaders, root_path=settings.root_path),
         Middleware(GZipMiddleware, minimum_size=1024, compresslevel=5),
         Middleware(OpenAIErrors),

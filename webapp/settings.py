@@ -50,6 +50,10 @@ class Settings(BaseSettings):
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     log_format: Literal["auto", "json", "console"] = "auto"
 
+    metrics: Literal["local", "all", "off"] = Field(
+        default="local", description="Who may read /metrics; local: programs of this machine."
+    )
+
     max_body_bytes: int = Field(default=256 * 1024, ge=1024, le=16 * 1024 * 1024)
     body_timeout_s: float = Field(default=10.0, gt=0, le=300)
     simulation_threads: int = Field(default=2, ge=1, le=64)

@@ -1,0 +1,1 @@
+"""What operators watch, in Prometheus' form."""
