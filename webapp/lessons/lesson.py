@@ -9,7 +9,7 @@ from enum import StrEnum
 from functools import cache
 from pathlib import Path
 
-from webapp.i18n import Language
+from webapp.i18n import N_, Language
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 SCRIPTS = Path(__file__).resolve().parent / "scripts"
@@ -18,10 +18,10 @@ SCRIPTS = Path(__file__).resolve().parent / "scripts"
 class Basis(StrEnum):
     """What kind of number stands there."""
 
-    MEASURED = "measured"
-    PREDICTED = "predicted"
-    PUBLISHED = "published"
-    COMPUTED = "computed"
+    MEASURED = N_("measured")
+    PREDICTED = N_("predicted")
+    PUBLISHED = N_("published")
+    COMPUTED = N_("computed")
 
 
 @dataclass(frozen=True, slots=True)

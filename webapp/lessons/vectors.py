@@ -127,7 +127,7 @@ LESSON = Lesson(
     scripts=("vector-rows", "vector-words", "vector-dial", "vector-order"),
     styles=("vectors",),
     texts={
-        "rows.which": N_("{piece}, token {n} of the prompt"),
+        "rows.which": N_("{piece}, position {n}"),
         "rows.facts": N_(
             "Id {id}: row {id} of {rows} rows of {columns} numbers. The file keeps a row in "
             "{rowBytes} ({format}), the whole table in {tableBytes}. Length of the vector: {norm}. "
@@ -139,20 +139,22 @@ LESSON = Lesson(
         "words.map": N_(
             "The two directions drawn hold {share} of the variance between these words' vectors."
         ),
-        "words.mapTitle": N_("{n} words on a plane: {words}"),
+        "words.mapTitle": N_("{n} words on a plane: {words}."),
         "dial.caption": N_(
             "Pair {pair} of {pairs}: each position turns it by {step}; a whole turn takes {wave} "
             "positions."
         ),
         "dial.query": N_("query “{piece}”, position {m}"),
         "dial.key": N_("key “{piece}”, position {n}"),
-        "dial.score": N_("Score of all pairs at positions {m} and {n}: {score}"),
+        "dial.hands": N_("q: {query}; k: {key}."),
+        "dial.score": N_("Score of all pairs at positions {m} and {n}: {score}."),
         "dial.same": N_(
             "The distance is {distance} as before, and the score is the same to {digits} digits."
         ),
         "dial.moved": N_("The distance is {distance}; the score was {before} at distance {was}."),
         "dial.engine": N_(
-            "At its own places in the prompt the model itself computed {score}, the dial {dial}."
+            "At its own places in the prompt the model itself computed {score} (measured), the "
+            "dial {dial}. Positions count from 0."
         ),
         "dial.axisDistance": N_("distance between query and key"),
         "dial.turns": N_("{degrees} degrees"),
@@ -163,9 +165,9 @@ LESSON = Lesson(
             "the positions they rank the same token first."
         ),
         "guess.truth": N_(
-            "“{piece}” stands at positions {a} and {b}. In the first layer its two queries differ "
-            "by {before} on average before the turn, and by {after} after it. The row is one and "
-            "the same; the turn in attention is what differs."
+            "“{piece}” stands at positions {a} and {b}. Measured just now in the first layer: its "
+            "two queries differ by {before} on average before the turn, and by {after} after it. "
+            "The row is one and the same; the turn in attention is what differs."
         ),
         "guess.needs": N_("Give a prompt in which a word comes twice."),
     },

@@ -13,6 +13,7 @@ LESSON_TEXTS: Mapping[str, str | tuple[str, str]] = {
     "lesson.guess.right": N_("As you guessed."),
     "lesson.guess.wrong": N_("Not as you guessed."),
     "lesson.running": N_("Running…"),
+    "lesson.empty": N_("Write something first."),
     "lesson.measured": N_("measured"),
     "lesson.predicted": N_("predicted"),
     "lesson.computed": N_("computed"),

@@ -2,6 +2,7 @@
 
 import { el } from "../dom.js";
 import { percent, significant, t, visible } from "../texts.js";
+import { written } from "./tok.js";
 
 function side(title, { top, text }) {
   const box = el("div", "comparison-side");
@@ -16,7 +17,7 @@ function side(title, { top, text }) {
     list.append(item);
   }
   const goes = el("p", "goes-on");
-  goes.append(el("span", "soft", t("compare.goesOn")), " ", el("q", "", text));
+  goes.append(el("span", "soft", t("compare.goesOn")), " ", el("q", "", written(text)));
   box.append(list, goes);
   return box;
 }

@@ -56,7 +56,8 @@ export function mountText(kind) {
 
   async function read() {
     const wanted = field.value;
-    if (!wanted.trim() || reading === wanted) return;
+    if (!wanted.trim()) return tell(status, t("lesson.empty"));
+    if (reading === wanted) return;
     reading = wanted;
     setText(status, t("inside.reading"));
     const answer = await ask(kind, { text: wanted });

@@ -2,7 +2,7 @@
 
 import { setText } from "../dom.js";
 import { t } from "../texts.js";
-import { countDone, exported, reset } from "./progress.js";
+import { countDone, exported, onElsewhere, reset } from "./progress.js";
 
 function paint() {
   for (const item of document.querySelectorAll("[data-lesson]")) {
@@ -30,3 +30,4 @@ document.getElementById("export").addEventListener("click", () => {
 });
 
 paint();
+onElsewhere(paint);

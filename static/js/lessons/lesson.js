@@ -3,7 +3,7 @@
 
 import { setText } from "../dom.js";
 import { sentences, t } from "../texts.js";
-import { countDone, guessOf, isDone, keepGuess, note } from "./progress.js";
+import { countDone, guessOf, isDone, keepGuess, note, onElsewhere } from "./progress.js";
 
 const slug = document.querySelector("article.lesson").dataset.lesson;
 const announce = document.getElementById("announce");
@@ -13,10 +13,15 @@ export const say = (text) => setText(announce, text);
 
 // ── tasks ──────────────────────────────────────────────────────────────────────────────────────
 
-function show(item) {
-  item.dataset.done = "yes";
-  item.querySelector(".found").hidden = false;
-  setText(item.querySelector(".state"), t("progress.complete"));
+function show(item, done) {
+  if (done) item.dataset.done = "yes";
+  else delete item.dataset.done;
+  item.querySelector(".found").hidden = !done;
+  setText(item.querySelector(".state"), done ? t("progress.complete") : "");
+}
+
+function paintTasks() {
+  for (const item of document.querySelectorAll("[data-task]")) show(item, isDone(slug, item.dataset.task));
 }
 
 /** The reader has done a task of this lesson. Call it as often as it happens. */
@@ -24,15 +29,14 @@ export function did(task) {
   const item = document.querySelector(`[data-task="${task}"]`);
   if (!item) throw new Error(`no task named ${task}`);
   if (!note(slug, task)) return;
-  show(item);
+  show(item, true);
   const all = document.querySelectorAll("[data-task]").length;
   const done = t("lesson.task.done", { task: item.querySelector(".found").textContent });
   say(countDone(slug) >= all ? `${done} ${t("lesson.all.done")}` : done);
 }
 
-for (const item of document.querySelectorAll("[data-task]")) {
-  if (isDone(slug, item.dataset.task)) show(item);
-}
+paintTasks();
+onElsewhere(paintTasks);
 
 // ── the guess ──────────────────────────────────────────────────────────────────────────────────
 
@@ -77,11 +81,12 @@ const PROMPT = "firsttoken.prompt";
 for (const field of document.querySelectorAll("[data-prompt]")) {
   try {
     const kept = localStorage.getItem(PROMPT);
-    if (kept) field.value = kept;
+    if (kept?.trim()) field.value = kept;
   } catch {
     // storage is forbidden: the prompt stays on this page
   }
   field.addEventListener("change", () => {
+    if (!field.value.trim()) return; // no prompt to take along
     try {
       localStorage.setItem(PROMPT, field.value);
     } catch {

@@ -1,56 +1,67 @@
-// What this reader has done, kept in this browser and nowhere else.
+// What this reader has done, kept in this browser and nowhere else. Other pages may be open beside
+// this one: everything is read anew before it is answered or changed, so that none of them writes
+// over what another has noted.
 
 const KEY = "firsttoken.progress";
+const EMPTY = { version: 1, tasks: {}, guesses: {} };
+
+let unsaved = null; // what storage refused to take: kept for as long as the page lives
+
+const isObject = (value) => typeof value === "object" && value !== null;
 
 function read() {
+  if (unsaved) return unsaved;
   try {
     const value = JSON.parse(localStorage.getItem(KEY));
-    if (value && typeof value.tasks === "object" && typeof value.guesses === "object") return value;
+    if (isObject(value) && isObject(value.tasks) && isObject(value.guesses)) return value;
   } catch {
-    // storage is forbidden or holds something else: begin anew, for as long as the page lives
+    // storage is forbidden or holds something else: begin anew
   }
-  return { version: 1, tasks: {}, guesses: {} };
+  return EMPTY;
 }
 
-const progress = read();
-
-function write() {
+function write(progress) {
   try {
     localStorage.setItem(KEY, JSON.stringify(progress));
   } catch {
-    // see read()
+    unsaved = progress;
   }
 }
 
 /** Whether a task of a lesson is done. */
-export const isDone = (lesson, task) => Boolean(progress.tasks[`${lesson}.${task}`]);
+export const isDone = (lesson, task) => Boolean(read().tasks[`${lesson}.${task}`]);
 
 /** Notes that a task is done; false if it was before. */
 export function note(lesson, task) {
   if (isDone(lesson, task)) return false;
-  progress.tasks[`${lesson}.${task}`] = new Date().toISOString();
-  write();
+  const progress = read();
+  const tasks = { ...progress.tasks, [`${lesson}.${task}`]: new Date().toISOString() };
+  write({ ...progress, tasks });
   return true;
 }
 
 /** How many tasks of a lesson are done. */
 export const countDone = (lesson) =>
-  Object.keys(progress.tasks).filter((key) => key.startsWith(`${lesson}.`)).length;
+  Object.keys(read().tasks).filter((key) => key.startsWith(`${lesson}.`)).length;
 
 /** The reader's guess in a lesson: the number of the choice, or null. */
-export const guessOf = (lesson) => progress.guesses[lesson] ?? null;
+export const guessOf = (lesson) => read().guesses[lesson] ?? null;
 
 export function keepGuess(lesson, choice) {
-  progress.guesses[lesson] = choice;
-  write();
+  const progress = read();
+  write({ ...progress, guesses: { ...progress.guesses, [lesson]: choice } });
 }
 
 /** Everything, as a document to keep. */
-export const exported = () => JSON.stringify(progress, null, 2);
+export const exported = () => JSON.stringify(read(), null, 2);
 
 /** Forgets everything. */
-export function reset() {
-  progress.tasks = {};
-  progress.guesses = {};
-  write();
+export const reset = () => write(EMPTY);
+
+/** Calls `then` when another page has noted something, and when this one is come back to. */
+export function onElsewhere(then) {
+  window.addEventListener("storage", ({ key }) => {
+    if (key === KEY || key === null) then();
+  });
+  window.addEventListener("pageshow", ({ persisted }) => persisted && then());
 }

@@ -84,9 +84,14 @@ const nameOf = (at) => known.names.get(at) ?? `#${known.ranked.ids[at]}`;
 async function begin() {
   if (!prompt.value.trim()) return line(t("sampling.empty"), true);
   if (!(await scores())) return;
+  open();
+  part("stage").querySelector("input").focus();
+}
+
+/** Scores are there: so are the settings and the picture. */
+function open() {
   part("stage").hidden = false;
   reshape(settings.values());
-  part("stage").querySelector("input").focus();
 }
 
 function reshape(values) {
@@ -189,6 +194,7 @@ async function settle() {
   const likeliest = { piece: visible(nameOf(0)), p: percent(chance(found.own, 0)) };
   const right = others === 0 ? 0 : others < 500 ? 1 : 2;
   tellTruth(t("sampling.truth", { n: drawn.length, others, ...likeliest }), right);
+  if (part("stage").hidden) open();
 }
 
 function allow() {

@@ -84,6 +84,7 @@ function draw(answer) {
 find("training-go").addEventListener("click", () => {
   const text = find("training-text").value;
   const limits = find("training-merges");
+  if (!text.trim()) return setText(find("training-problem"), t("lesson.empty"));
   if (!limits.reportValidity()) return;
   ask(async (signal) => {
     const body = { text, merges: Number(limits.value) };

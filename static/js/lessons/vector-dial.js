@@ -2,13 +2,15 @@
 
 import { post, Problem, unpack } from "../api.js";
 import { setText, svg } from "../dom.js";
-import { significant, t, visible } from "../texts.js";
+import { sentences, significant, t, visible } from "../texts.js";
 import { did } from "./lesson.js";
 import { onReady } from "./ready.js";
 import { rotated, scoreAt } from "./vector-rope.js";
 import { currentTokens, idsOf, onTokens } from "./vector-tokens.js";
 
 const LONGEST = 64;
+const LEFT = 62; // of the curve: room for a score in the large letters of a phone
+const RIGHT = 510;
 const at = (id) => document.getElementById(id);
 const inputs = Object.fromEntries(
   ["query", "key", "layer", "head", "m", "n", "shift", "pair"].map((name) => [name, at(`dial-${name}`)]),
@@ -28,7 +30,7 @@ function facts() {
 }
 
 function offer(tokens) {
-  const names = tokens.slice(0, 65).map(({ piece }, place) => `${place + 1} ${visible(piece)}`);
+  const names = tokens.slice(0, 65).map(({ piece }, place) => `${visible(piece)} (${place})`);
   // A word that comes twice shows it best: same row, other place.
   const ids = idsOf(tokens).slice(0, names.length);
   const again = ids.findIndex((id, place) => ids.indexOf(id) < place && /\p{L}/u.test(names[place]));
@@ -40,7 +42,7 @@ function offer(tokens) {
 function offerLayers() {
   const known = facts();
   if (!known || inputs.layer.options.length) return;
-  const numbered = (n) => Array.from({ length: n }, (_, i) => String(i + 1));
+  const numbered = (n) => Array.from({ length: n }, (_, i) => String(i));
   options(inputs.layer, numbered(known.layers), 0);
   options(inputs.head, numbered(known.heads), 0);
 }
@@ -85,8 +87,8 @@ function paint() {
   if (!seen) return;
   const shift = Number(inputs.shift.value);
   const [m, n] = [Number(inputs.m.value) + shift, Number(inputs.n.value) + shift];
-  setText(at("dial-m-value"), String(m + 1));
-  setText(at("dial-n-value"), String(n + 1));
+  setText(at("dial-m-value"), String(m));
+  setText(at("dial-n-value"), String(n));
   setText(at("dial-shift-value"), String(shift));
   setText(at("dial-pair-value"), String(Number(inputs.pair.value) + 1));
   drawClock(m, n);
@@ -118,26 +120,26 @@ function drawClock(m, n) {
     wave: Number.isFinite(wavelength ?? Infinity) ? significant(wavelength) : "∞",
   };
   const tokens = currentTokens();
-  const words = [
-    t("dial.query", { piece: visible(tokens[seen.own.m].piece), m: m + 1 }),
-    t("dial.key", { piece: visible(tokens[seen.own.n].piece), n: n + 1 }),
-  ];
-  setText(at("dial-caption"), `${t("dial.caption", told)} q: ${words[0]}; k: ${words[1]}.`);
+  const words = {
+    query: t("dial.query", { piece: visible(tokens[seen.own.m].piece), m }),
+    key: t("dial.key", { piece: visible(tokens[seen.own.n].piece), n }),
+  };
+  setText(at("dial-caption"), sentences([t("dial.caption", told), t("dial.hands", words)]));
 }
 
 function drawCurve(distance, score) {
   const values = Array.from({ length: 2 * LONGEST + 1 }, (_, i) => scoreAt(seen, i - LONGEST, 0));
   const [low, high] = [Math.min(...values, 0), Math.max(...values, 0)];
-  const x = (d) => 40 + ((d + LONGEST) / (2 * LONGEST)) * 470;
+  const x = (d) => LEFT + ((d + LONGEST) / (2 * LONGEST)) * (RIGHT - LEFT);
   const y = (v) => 200 - ((v - low) / (high - low || 1)) * 180;
   const line = values.map((v, i) => `${i ? "L" : "M"}${x(i - LONGEST).toFixed(1)} ${y(v).toFixed(1)}`);
   const texts = [
     [x(-LONGEST), 218, `−${LONGEST}`, "start"],
     [x(0), 218, "0", "middle"],
     [x(LONGEST), 218, String(LONGEST), "end"],
-    [275, 236, t("dial.axisDistance"), "middle"],
-    [34, y(high) + 8, significant(high), "end"],
-    [34, y(low), significant(low), "end"],
+    [x(0), 236, t("dial.axisDistance"), "middle"],
+    [LEFT - 6, y(high) + 8, significant(high), "end"],
+    [LEFT - 6, y(low), significant(low), "end"],
   ].map(([tx, ty, text, anchor]) => {
     const node = svg("text", { x: tx, y: ty, "text-anchor": anchor });
     node.textContent = text;
@@ -154,7 +156,7 @@ function drawCurve(distance, score) {
 
 function tell(m, n, shift, score) {
   const distance = m - n;
-  const parts = [t("dial.score", { m: m + 1, n: n + 1, score: significant(score) })];
+  const parts = [t("dial.score", { m, n, score: significant(score) })];
   if (last && last.distance === distance && last.shift !== shift) {
     const error = Math.abs(score - last.score) / Math.max(1e-12, Math.abs(last.score));
     const digits = Math.min(15, Math.floor(-Math.log10(error || 1e-15)));
@@ -164,7 +166,7 @@ function tell(m, n, shift, score) {
     parts.push(t("dial.moved", { distance, before: significant(last.score), was: last.distance }));
   }
   if (!last || last.distance !== distance) last = { distance, shift, score };
-  setText(at("dial-score"), parts.join(" "));
+  setText(at("dial-score"), sentences(parts));
   const own = scoreAt(seen, seen.own.m, seen.own.n);
   const told = { score: significant(seen.own.score), dial: significant(own) };
   setText(at("dial-engine"), t("dial.engine", told));

@@ -32,18 +32,21 @@ function show({ as_it_is: plain, ablated, kl, same_top: same }) {
 
 async function run() {
   const tokens = currentTokens();
-  if (!tokens) return;
+  if (!tokens || !at("rows-prompt").value.trim()) {
+    return setText(at("order-problem"), t("lesson.empty"));
+  }
   button.disabled = true;
-  setText(at("order-problem"), t("lesson.running"));
+  setText(at("order-problem"), "");
+  setText(at("order-status"), t("lesson.running"));
   try {
     const question = { token_ids: idsOf(tokens), ablations: ["no-rotation"], k: 3, max_tokens: 12 };
     show(await post("/api/v1/probes/comparison", question));
-    setText(at("order-problem"), "");
     did("without");
   } catch (error) {
     if (!(error instanceof Problem)) throw error;
     setText(at("order-problem"), error.message);
   } finally {
+    setText(at("order-status"), "");
     button.disabled = false;
   }
 }

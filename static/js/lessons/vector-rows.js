@@ -25,7 +25,7 @@ function fail(node, error) {
 }
 
 async function read() {
-  if (!prompt.value.trim()) return;
+  if (!prompt.value.trim()) return setText(at("rows-problem"), t("lesson.empty"));
   try {
     await tokenize(prompt.value);
     setText(at("rows-problem"), "");
@@ -41,7 +41,7 @@ function listTokens(tokens) {
       chip.type = "button";
       chip.setAttribute("role", "option");
       chip.setAttribute("aria-selected", "false");
-      chip.setAttribute("aria-label", t("rows.which", { piece: visible(piece), n: place + 1 }));
+      chip.setAttribute("aria-label", t("rows.which", { piece: visible(piece), n: String(place) }));
       chip.tabIndex = place ? -1 : 0;
       return chip;
     }),
@@ -144,7 +144,7 @@ async function measure() {
     const after = difference(one.q_rotated, two.q_rotated);
     setText(at("guess-problem"), "");
     const told = { before: significant(before), after: significant(after) };
-    const words = { piece: visible(tokens[a].piece), a: a + 1, b: b + 1 };
+    const words = { piece: visible(tokens[a].piece), a: String(a), b: String(b) };
     // The row is the same and the query before the turn: what is left is the turn itself.
     tellTruth(t("guess.truth", { ...words, ...told }), before < after / 100 ? 2 : 1);
   } catch (error) {

@@ -69,24 +69,28 @@ async function findByReader() {
 }
 
 const MARGIN = 60;
+const EDGE = 6;
 
-/** Where a word's name stands clear of points and other names: right, left, above or below. */
-function place(word, [x, y], points, boxes, width) {
-  const length = word.length * 8 + 6;
+/**
+ * Where a name of `length` and `size` stands clear of points and other names: right, left, above or
+ * below its point. Where nothing is clear it stands in the first place inside the picture.
+ */
+function place({ length, size }, [x, y], points, boxes, width) {
+  const half = size * 0.3;
   const tries = [
-    ["start", x + 8, y + 4, x + 6],
-    ["end", x - 8, y + 4, x - 6 - length],
-    ["middle", x, y - 9, x - length / 2],
-    ["middle", x, y + 18, x - length / 2],
+    [x + 8, y + half],
+    [x - 8 - length, y + half],
+    [x - length / 2, y - 9],
+    [x - length / 2, y + size + 4],
   ];
-  const isFree = ([, , ny, left]) =>
-    left > 0 &&
-    left + length < width &&
-    !points.some(([a, b]) => a > left && a < left + length && Math.abs(b - ny + 4) < 9) &&
-    !boxes.some(([l, r, b]) => l < left + length && r > left && Math.abs(b - ny) < 15);
-  const chosen = tries.find(isFree) ?? tries[0];
-  boxes.push([chosen[3], chosen[3] + length, chosen[2]]);
-  return chosen;
+  const isInside = ([left]) => left > EDGE && left + length < width - EDGE;
+  const isFree = ([left, ny]) =>
+    !points.some(([a, b]) => a > left && a < left + length && Math.abs(b - ny + half) < size * 0.65) &&
+    !boxes.some(([l, r, b]) => l < left + length && r > left && Math.abs(b - ny) < size * 1.1);
+  const inside = tries.filter(isInside);
+  const [left, ny] = inside.find(isFree) ?? inside[0] ?? [EDGE, tries[3][1]];
+  boxes.push([left, left + length, ny]);
+  return [left, ny];
 }
 
 function drawMap({ words, coordinates, cosines, explained }) {
@@ -101,14 +105,19 @@ function drawMap({ words, coordinates, cosines, explained }) {
   const [px, py] = [scale(xs, width), scale(ys, height)];
   const points = words.map((_, i) => [px(xs[i]), py(ys[i])]);
   const boxes = [];
-  const marks = words.flatMap((word, i) => {
-    const [x, y] = points[i];
-    const [anchor, nx, ny] = place(word, points[i], points, boxes, width);
-    const name = svg("text", { x: nx, y: ny, "text-anchor": anchor });
+  const names = words.map((word) => {
+    const name = svg("text", {});
     name.textContent = word;
-    return [svg("circle", { cx: x, cy: y, r: 4 }), name];
+    return name;
   });
-  picture.replaceChildren(...marks);
+  picture.replaceChildren(...points.map(([cx, cy]) => svg("circle", { cx, cy, r: 4 })), ...names);
+  const size = parseFloat(getComputedStyle(names[0]).fontSize);
+  for (const [i, name] of names.entries()) {
+    const length = name.getComputedTextLength();
+    const [x, y] = place({ length, size }, points[i], points, boxes, width);
+    name.setAttribute("x", x);
+    name.setAttribute("y", y);
+  }
   const total = explained[0] + explained[1];
   const title = t("words.mapTitle", { n: words.length, words: words.join(", ") });
   setText(at("map-caption"), `${title} ${t("words.map", { share: percent(total) })}`);

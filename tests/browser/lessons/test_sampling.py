@@ -107,6 +107,7 @@ def test_answers_are_drawn_and_the_guess_is_settled(
     page.get_by_label("More than half").check()
     page.get_by_role("button", name="Draw a thousand times").click()
     expect(page.locator("#truth")).to_contain_text("As you guessed.", timeout=20_000)
+    expect(page.get_by_role("slider", name="temperature")).to_be_visible()
     write = page.get_by_role("button", name="Write all four")
     answers = page.locator("#answers .answer")
     texts: list[list[str]] = []

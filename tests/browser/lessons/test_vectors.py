@@ -47,7 +47,8 @@ def test_every_task_by_keyboard(real_server: LiveApp, open_page: OpenPage) -> No
 
     expect(page.locator("#dial-score")).to_contain_text("Score of all pairs")
     told = re.search(
-        r"computed (-?[\d.,]+), the dial (-?[\d.,]+)\.", page.locator("#dial-engine").inner_text()
+        r"computed (-?[\d.,]+) \(measured\), the dial (-?[\d.,]+)\.",
+        page.locator("#dial-engine").inner_text(),
     )
     assert told
     assert float(told[1]) == pytest.approx(float(told[2]), rel=0.02, abs=0.02)
@@ -58,6 +59,7 @@ def test_every_task_by_keyboard(real_server: LiveApp, open_page: OpenPage) -> No
 
     page.get_by_role("button", name="Run with and without").focus()
     page.keyboard.press("Enter")
+    expect(page.locator("#order-problem")).to_be_empty()
     expect(page.locator("#order-found")).to_contain_text("nats a position", timeout=30_000)
     task(page, "without")
     expect(page.locator("#announce")).to_contain_text("All tasks of this lesson are done.")
@@ -71,6 +73,7 @@ def test_the_guess_is_measured_and_kept(real_server: LiveApp, open_page: OpenPag
     page.get_by_role("radio", name="Nowhere: the model sees a bag of words.").check()
     button.click()
     expect(page.locator("#truth")).to_contain_text("Not as you guessed.")
+    expect(page.locator("#truth")).to_contain_text("positions 4 and 7. Measured just now")
     page.reload()
     expect(page.get_by_role("radio", name="Nowhere: the model sees a bag")).to_be_checked()
 

@@ -12,7 +12,7 @@ from fastapi.testclient import TestClient
 from webapp.claims.catalogue import CLAIMS, get_claim
 from webapp.i18n import Language, texts
 from webapp.lessons.catalogue import LESSONS
-from webapp.lessons.lesson import Lesson, source_code
+from webapp.lessons.lesson import Basis, Lesson, source_code
 from webapp.pages.lesson_view import lesson_view
 from webapp.rendering import ROOT
 
@@ -108,6 +108,11 @@ def test_its_figures_have_sources(lesson: Lesson) -> None:
     assert NUMBER.findall(prose_of(lesson)) == []
     for task in lesson.tasks:
         assert NUMBER.findall(task.found) == []
+
+
+@pytest.mark.parametrize("basis", Basis)
+def test_what_kind_of_number_it_is_has_a_chinese_word(basis: Basis) -> None:
+    assert re.search(r"[\u4e00-\u9fff]", texts(Language.CHINESE).gettext(basis.value))
 
 
 def test_only_code_that_lessons_point_to_is_shown(client: TestClient) -> None:
