@@ -25,6 +25,7 @@ CLAIMS: tuple[Claim, ...] = (
         N_("A model predicts one next token, appends it to the text, and does that again."),
         "loop",
         Effort.ENGINE,
+        seconds=1,
     ),
     Claim(
         "C02",
@@ -55,6 +56,7 @@ CLAIMS: tuple[Claim, ...] = (
         N_("A token's vector is one row, looked up in a table of vocabulary by hidden size."),
         "vectors",
         Effort.ENGINE,
+        seconds=1,
     ),
     Claim(
         "C06",
@@ -64,12 +66,14 @@ CLAIMS: tuple[Claim, ...] = (
         ),
         "vectors",
         Effort.ENGINE,
+        seconds=1,
     ),
     Claim(
         "C07",
         N_("Attention knows no order by itself; RoPE turns the vectors by their position."),
         "vectors",
         Effort.ENGINE,
+        seconds=1,
     ),
     Claim(
         "C08",
@@ -79,6 +83,7 @@ CLAIMS: tuple[Claim, ...] = (
         ),
         "attention",
         Effort.ENGINE,
+        seconds=1,
     ),
     Claim(
         "C09",
@@ -88,6 +93,7 @@ CLAIMS: tuple[Claim, ...] = (
         ),
         "layers",
         Effort.ENGINE,
+        seconds=1,
     ),
     Claim(
         "C10",
@@ -97,6 +103,7 @@ CLAIMS: tuple[Claim, ...] = (
         ),
         "sampling",
         Effort.ENGINE,
+        seconds=1,
     ),
     Claim(
         "C11",
@@ -106,12 +113,14 @@ CLAIMS: tuple[Claim, ...] = (
         ),
         "phases",
         Effort.ENGINE,
+        seconds=2,
     ),
     Claim(
         "C12",
         N_("Decode computes one token a step and is bound by memory; its measure is ITL."),
         "phases",
         Effort.ENGINE,
+        seconds=3,
     ),
     Claim(
         "C13",
@@ -121,6 +130,7 @@ CLAIMS: tuple[Claim, ...] = (
         ),
         "kv-cache",
         Effort.ENGINE,
+        seconds=11,
     ),
     Claim(
         "C14",
@@ -136,6 +146,7 @@ CLAIMS: tuple[Claim, ...] = (
         ),
         "smaller-cache",
         Effort.ENGINE,
+        seconds=5,
     ),
     Claim(
         "C16",
@@ -160,12 +171,14 @@ CLAIMS: tuple[Claim, ...] = (
         ),
         "quantization",
         Effort.ENGINE,
+        seconds=11,
     ),
     Claim(
         "C19",
         N_("A prompt passes five stations: tokenize, embed, prefill, decode, detokenize."),
         "diagnose",
         Effort.ENGINE,
+        seconds=1,
     ),
     Claim(
         "C20",
@@ -175,12 +188,14 @@ CLAIMS: tuple[Claim, ...] = (
         ),
         "serving",
         Effort.ENGINE,
+        seconds=3,
     ),
     Claim(
         "C21",
         N_("Long prompts cost TTFT, long outputs cost ITL."),
         "phases",
         Effort.ENGINE,
+        seconds=3,
     ),
     Claim(
         "C22",
@@ -193,12 +208,14 @@ CLAIMS: tuple[Claim, ...] = (
         N_("From FP16 to INT8, latency often halves at hardly any loss."),
         "quantization",
         Effort.ENGINE,
+        seconds=3,
     ),
     Claim(
         "C24",
         N_("GPU utilization misleads: pegged during prefill, it may stand at 30% during decode."),
         "phases",
         Effort.ENGINE,
+        seconds=1,
     ),
     Claim(
         "C25",
