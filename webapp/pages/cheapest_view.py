@@ -8,8 +8,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar
+from urllib.parse import urlencode
 
 from engine.catalog.hardware import HardwareSpec, published_hardware
 from engine.catalog.models import ModelSpec, all_models
@@ -57,6 +58,13 @@ class CheapestQuestion:
     asked: bool = False
 
     MOST_HARDWARE: ClassVar[int] = 128
+
+    @property
+    def query(self) -> str:
+        """The query string that asks this; lists as several pairs of one name."""
+        given = {item.name: getattr(self, item.name) for item in fields(self)}
+        del given["asked"]
+        return urlencode(given, doseq=True)
 
     def body(self) -> dict[str, object]:
         """The question as ``POST /api/v1/search`` takes it; times in s."""
@@ -167,6 +175,17 @@ def cheapest_form(question: CheapestQuestion) -> CheapestView:
     return CheapestView(question, all_models(), published_hardware())
 
 
+async def search_json(question: CheapestQuestion, computer: Computer) -> bytes:
+    """The document that ``POST /api/v1/search`` gives, made in a process of its own.
+
+    Raises:
+        EngineError: a name or a number is wrong (names the field), or too many are waiting.
+    """
+    body = question.body()
+    read_requirement(body).check_names()
+    return await computer.answer(Question("search", {**body, "finalists": FINALISTS}), long=True)
+
+
 async def cheapest_answer(
     question: CheapestQuestion, computer: Computer, said: Texts
 ) -> CheapestView:
@@ -176,11 +195,7 @@ async def cheapest_answer(
     if not question.asked:
         return view
     try:
-        body = question.body()
-        read_requirement(body).check_names()
-        made = await computer.answer(
-            Question("search", {**body, "finalists": FINALISTS}), long=True
-        )
+        made = await search_json(question, computer)
         return replace(view, answer=found_view(json.loads(made), said))
     except EngineError as error:
         return replace(view, refusal=refusal_words(error, said))

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Literal
+from urllib.parse import urlencode
 
 import anyio.to_thread
 
@@ -76,6 +77,13 @@ class DiagnoseQuestion:
     def asked(self) -> bool:
         """Whether a time was given that can be explained."""
         return self.ttft is not None or self.itl is not None
+
+    @property
+    def query(self) -> str:
+        """The query string that asks this."""
+        given = {item.name: getattr(self, item.name) for item in fields(self)}
+        given["together"] = "on" if self.together else None
+        return urlencode({name: value for name, value in given.items() if value is not None})
 
     def document(self) -> dict[str, object]:
         """The question as ``POST /api/v1/diagnose`` takes it; times in s."""

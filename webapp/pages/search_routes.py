@@ -6,12 +6,19 @@ from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse
 from starlette.responses import Response
 
+from webapp.answers import Question
 from webapp.computing import Computer
 from webapp.dependencies import ComputerDep, SimulationsDep
 from webapp.i18n import texts
-from webapp.pages.cheapest_view import CheapestView, cheapest_answer, read_cheapest_question
+from webapp.pages.cheapest_view import (
+    CheapestView,
+    cheapest_answer,
+    read_cheapest_question,
+    search_json,
+)
 from webapp.pages.diagnose_view import DiagnoseView, diagnose_answer, read_diagnose_question
 from webapp.pages.elsewhere import measured_device
+from webapp.pages.search_export import candidates_csv
 from webapp.pages.sweep_view import SweepView, read_sweep_question, sweep_answer, sweep_as_csv
 from webapp.rendering import language_of, render
 from webapp.simulations import SimulationRunner
@@ -42,6 +49,14 @@ async def diagnose_fragment(request: Request, simulations: SimulationsDep) -> HT
 async def _diagnosed(request: Request, simulations: SimulationRunner) -> DiagnoseView:
     question = read_diagnose_question(request.query_params)
     return await diagnose_answer(question, simulations, texts(language_of(request)))
+
+
+@router.get("/simulator/diagnose.json")
+async def diagnosis_json(request: Request, computer: ComputerDep) -> Response:
+    """The document that the API gives for the page's diagnosis."""
+    question = read_diagnose_question(request.query_params)
+    made = await computer.answer(Question("diagnose", question.document()), long=False)
+    return Response(made, media_type="application/json")
 
 
 @router.get("/simulator/sweep")
@@ -89,6 +104,21 @@ async def search(request: Request, computer: ComputerDep) -> HTMLResponse:
 async def search_fragment(request: Request, computer: ComputerDep) -> HTMLResponse:
     """What was found alone."""
     return render(request, "fragments/search.html", {"view": await _found(request, computer)})
+
+
+@router.get("/simulator/search.json")
+async def search_as_json(request: Request, computer: ComputerDep) -> Response:
+    """The document that the API gives for the page's search."""
+    question = read_cheapest_question(request.query_params.multi_items())
+    return Response(await search_json(question, computer), media_type="application/json")
+
+
+@router.get("/simulator/search.csv")
+async def search_csv(request: Request, computer: ComputerDep) -> Response:
+    """Every deployment of that document as a line."""
+    question = read_cheapest_question(request.query_params.multi_items())
+    made = await search_json(question, computer)
+    return Response(candidates_csv(made), media_type="text/csv; charset=utf-8")
 
 
 async def _found(request: Request, computer: Computer) -> CheapestView:

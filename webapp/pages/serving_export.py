@@ -28,8 +28,9 @@ def export_run(body: Mapping[str, object], form: Literal["json", "csv"]) -> byte
     result = simulate_serving(question.scenario(), on_request=answered.append)
     if form == "json":
         return json_codec.dumps(result.to_document()).encode()
+    answered.sort(key=lambda times: times.arrival)
     text = io.StringIO()
     writer = csv.writer(text)
     writer.writerow(COLUMNS)
-    writer.writerows(sorted(answered, key=lambda times: times.arrival))
+    writer.writerows(answered)
     return text.getvalue().encode()

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import re
 from dataclasses import replace
+from urllib.parse import parse_qsl
 
 import pytest
 from fastapi.testclient import TestClient
@@ -104,3 +107,25 @@ def test_the_page_searches_when_it_is_asked(client: TestClient) -> None:
 def test_a_search_without_an_answer_says_why(client: TestClient, query: str) -> None:
     text = client.get(f"/fragments/search?rate=4&{query}").text
     assert "Nothing was searched" in text or "keeps the limits. What each misses" in text
+
+
+def test_the_answer_is_a_file(client: TestClient) -> None:
+    question = replace(SMALL, rate=8.0, ttft=200.0, itl=20.0, asked=True)
+    assert read_cheapest_question(parse_qsl(question.query)) == question
+    page = client.get(f"/fragments/search?{question.query}").text
+    for file in ("search.json", "search.csv"):
+        assert f'href="/simulator/{file}?{question.query.replace("&", "&amp;")}"' in page
+
+    result, _ = searched(SMALL)
+    document = client.get(f"/simulator/search.json?{question.query}").json()
+    posted = client.post("/api/v1/search", json={**SMALL.body(), "finalists": 2})
+    assert document == posted.json()
+    table = client.get(f"/simulator/search.csv?{question.query}")
+    assert table.headers["content-type"].startswith("text/csv")
+    rows = list(csv.DictReader(io.StringIO(table.text)))
+    assert len(rows) == len(result.best) + len(result.failed)
+    assert float(rows[0]["ttft [s]"]) == result.best[0].ttft
+    assert [row["fails"] for row in rows] == ["" for _ in result.best] + [
+        item.fails for item in result.failed
+    ]
+    assert client.get("/simulator/search.csv?model=nope").status_code == 422

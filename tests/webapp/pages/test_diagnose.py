@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from urllib.parse import parse_qsl
 
 import pytest
 from fastapi.testclient import TestClient
@@ -136,3 +137,13 @@ def test_a_wrong_name_is_refused_with_its_field(client: TestClient) -> None:
     assert "There is no diagnosis for this" in text
     assert "model" in text
     assert "<b>" not in text
+
+
+def test_the_answer_is_a_file(client: TestClient) -> None:
+    question = replace(QUEUED, batch=4, together=True)
+    assert read_diagnose_question(dict(parse_qsl(question.query))) == question
+    file = f"/simulator/diagnose.json?{question.query}"
+    assert file.replace("&", "&amp;") in client.get(f"/fragments/diagnose?{question.query}").text
+    posted = client.post("/api/v1/diagnose", json=question.document())
+    assert client.get(file).json() == posted.json()
+    assert client.get("/simulator/diagnose.json?model=nope&ttft=9").status_code == 422
