@@ -22,13 +22,14 @@ _LEAST_GOOD = 3
 
 @dataclass(frozen=True, slots=True)
 class Dot:
-    """A step on the roofline: FLOP/byte, and FLOP/s of one device.
+    """A step of so many sequences on the roofline: FLOP/byte, and FLOP/s of one device.
 
     ``measured`` is the rate at which the step's arithmetic was done; ``bandwidth`` B/s of one
     device and ``mbu``, ``mfu`` the shares of its limits that this makes.
     """
 
     phase: str
+    sequences: int
     intensity: float
     measured: float
     typical: float
@@ -147,6 +148,7 @@ def _dot(name: str, ideal: StepCostModel, shape: StepShape, phase: Phase) -> Dot
     rate, bandwidth = flops / phase.measured, moved / phase.measured
     return Dot(
         phase=name,
+        sequences=shape.sampled,
         intensity=flops / moved,
         measured=rate,
         typical=flops / phase.typical,

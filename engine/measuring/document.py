@@ -98,6 +98,7 @@ def _predicted(item: Compared) -> Document:
         "roofline": [
             {
                 "phase": dot.phase,
+                "sequences": dot.sequences,
                 "intensity_flop_per_byte": dot.intensity,
                 "measured_flop_per_s": dot.measured,
                 "typical_flop_per_s": dot.typical,

@@ -13,7 +13,7 @@ from engine.measuring.text import (
     HEADINGS,
     PREDICTED_HEADINGS,
     deployment_words,
-    diagnosis_lines,
+    diagnosis_parts,
     failure_lines,
     measured_row,
     predicted_row,
@@ -28,19 +28,30 @@ _STYLE = """
 body { margin: 0 auto; max-width: 62rem; padding: 1.5rem 1rem 4rem; background: var(--paper);
   color: var(--ink); font: 1rem/1.5 system-ui, sans-serif; }
 h1 { font-size: 1.5rem; overflow-wrap: anywhere; } h2 { font-size: 1.15rem; margin-top: 2rem; }
+h3 { font-size: 1rem; }
 .scroll { overflow-x: auto; }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
 th, td { padding: .3rem .7rem; border-bottom: 1px solid var(--line); text-align: right;
   white-space: nowrap; } th { color: var(--soft); font-weight: 600; }
-svg { width: 100%; max-width: 44rem; height: auto; }
+svg { width: 100%; min-width: 34rem; max-width: 44rem; height: auto; }
 svg text { font-size: 12px; fill: var(--soft); }
 .grid { stroke: var(--line); stroke-width: .6; } .roof { fill: none; stroke: var(--ink);
   stroke-width: 2; } .prefill { --own: var(--prefill); } .decode { --own: var(--decode); }
 .measured { fill: var(--own); } .predicted { fill: none; stroke: var(--own); stroke-width: 2; }
-.legend svg { width: 14px; height: 14px; vertical-align: -2px; }
+.legend svg { width: 14px; min-width: 0; height: 14px; vertical-align: -2px; }
 p, li { max-width: 44rem; overflow-wrap: anywhere; } .soft { color: var(--soft); }
 """
-_ROOFLINE_HEADINGS = ("step", "at once", "FLOP/B", "measured", "typical", "read", "MBU", "MFU")
+_ROOFLINE_HEADINGS = (
+    "step",
+    "prompt",
+    "at once",
+    "FLOP/B",
+    "measured",
+    "typical",
+    "read",
+    "MBU",
+    "MFU",
+)
 _LEGEND = (
     '<p class="legend"><svg viewBox="0 0 14 14" aria-hidden="true"><rect class="prefill measured" '
     'x="2" y="2" width="10" height="10"/></svg> prefill, '
@@ -84,23 +95,27 @@ def _compared(report: Report) -> Iterable[str]:
     rows = [predicted_row(item) for item in found.points]
     yield _table("Measured beside predicted", PREDICTED_HEADINGS, rows)
     yield "<h2>On the roofline</h2>"
-    yield _paragraph(f"{roofline_words(found).capitalize()}.")
-    yield f"<figure>{roofline_picture(found)}</figure>{_LEGEND}"
+    words = roofline_words(found)
+    # Only the first letter: units keep theirs.
+    yield _paragraph(f"{words[0].upper()}{words[1:]}.")
+    yield f"{_scroll('Roofline')}{roofline_picture(found)}</div>{_LEGEND}"
     yield _table("Steps on the roofline", _ROOFLINE_HEADINGS, _dots(found))
     yield "<h2>Diagnosis</h2>"
     if found.diagnosis is None or found.explained is None:
         yield _paragraph("No point has enough whole answers.")
         return
-    for line in diagnosis_lines(found.diagnosis, found.explained):
-        # Lines that are indented in the text are the points of a list here.
-        yield _paragraph(f"• {line.strip()}" if line.startswith("  ") else line)
+    verdict, *parts = diagnosis_parts(found.diagnosis, found.explained)
+    yield _paragraph(verdict.title)
+    for part in parts:
+        yield f"<h3>{escape(part.title)}</h3>{_list(part.lines)}"
 
 
 def _dots(found: Comparison) -> list[tuple[str, ...]]:
     return [
         (
             dot.phase,
-            f"{item.cell.batch:,}",
+            f"{item.cell.prompt_tokens:,}",
+            f"{dot.sequences:,}",
             significant(dot.intensity),
             si_label(dot.measured, "FLOP/s"),
             si_label(dot.typical, "FLOP/s"),
@@ -116,8 +131,11 @@ def _dots(found: Comparison) -> list[tuple[str, ...]]:
 def _section(title: str, lines: Sequence[str]) -> list[str]:
     if not lines:
         return []
-    items = "".join(f"<li>{escape(line)}</li>" for line in lines)
-    return [f"<h2>{escape(title)}</h2><ul>{items}</ul>"]
+    return [f"<h2>{escape(title)}</h2>{_list(lines)}"]
+
+
+def _list(lines: Sequence[str]) -> str:
+    return f"<ul>{''.join(f'<li>{escape(line)}</li>' for line in lines)}</ul>"
 
 
 def _paragraph(words: str, style: str | None = None) -> str:
@@ -130,5 +148,10 @@ def _table(label: str, headings: Sequence[str], rows: Sequence[Sequence[str]]) -
     body = "".join(
         f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in rows
     )
-    return (f'<div class="scroll" role="group" tabindex="0" aria-label="{escape(label)}"><table>'
-            f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>")  # fmt: skip
+    rows_of = f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody>"
+    return f"{_scroll(label)}<table>{rows_of}</table></div>"
+
+
+def _scroll(label: str) -> str:
+    """The start of a box that scrolls sideways, by keyboard too."""
+    return f'<div class="scroll" role="group" tabindex="0" aria-label="{escape(label)}">'

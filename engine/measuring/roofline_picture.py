@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 from html import escape
 
-from engine.catalog.units import si_label, significant
+from engine.catalog.units import count, si_label, significant
 from engine.measuring.comparison import Comparison, Dot
 
 _WIDTH, _HEIGHT = 680, 400
@@ -41,10 +41,10 @@ class _Axis:
 
 def roofline_picture(comparison: Comparison) -> str:
     """An ``svg`` element; its title says what it shows, and the table beside it has the numbers."""
-    dots = [(item.cell.batch, dot) for item in comparison.points for dot in item.dots]
+    dots = [dot for item in comparison.points for dot in item.dots]
     curve = comparison.curve
-    intensities = [dot.intensity for _, dot in dots]
-    rates = [rate for _, dot in dots for rate in (dot.measured, dot.typical)]
+    intensities = [dot.intensity for dot in dots]
+    rates = [rate for dot in dots for rate in (dot.measured, dot.typical)]
     across = _Axis(
         min([*intensities, curve.ridge_point]) / 2,
         max([*intensities, curve.ridge_point]) * 2,
@@ -62,7 +62,7 @@ def roofline_picture(comparison: Comparison) -> str:
         '<title id="roof-title">Measured and predicted steps under the roofline</title>',
         *_grid(across, up),
         _roof(comparison, across, up),
-        *(mark for batch, dot in dots for mark in _marks(dot, batch, across, up)),
+        *(mark for dot in dots for mark in _marks(dot, across, up)),
         "</svg>",
     ]
     return "\n".join(parts)
@@ -91,11 +91,13 @@ def _roof(comparison: Comparison, across: _Axis, up: _Axis) -> str:
     return f'<path class="roof" d="M{path}"/>'
 
 
-def _marks(dot: Dot, batch: int, across: _Axis, up: _Axis) -> Iterator[str]:
+def _marks(dot: Dot, across: _Axis, up: _Axis) -> Iterator[str]:
     x = across.at(dot.intensity)
     for kind, rate in (("predicted", dot.typical), ("measured", dot.measured)):
         y = up.at(rate)
-        words = f"{dot.phase}, {batch:,} at once, {kind}: {si_label(rate, 'FLOP/s')}"
+        words = (
+            f"{dot.phase}, {count(dot.sequences, 'sequence')}, {kind}: {si_label(rate, 'FLOP/s')}"
+        )
         title = f"<title>{escape(words)}</title>"
         style = f'class="{dot.phase} {kind}"'
         if dot.phase == "prefill":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from engine.catalog.units import si_label, significant, time_label
 from engine.measuring.comparison import Compared, Comparison
@@ -105,22 +106,30 @@ def roofline_words(comparison: Comparison) -> str:
     )
 
 
-def diagnosis_lines(found: Diagnosis, first: Compared) -> list[str]:
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A part of a diagnosis: what it says first, and its list."""
+
+    title: str
+    lines: tuple[str, ...] = ()
+
+
+def diagnosis_parts(found: Diagnosis, first: Compared) -> tuple[Part, Part, Part]:
     """The verdict on the point that lies farthest from its prediction, causes, and remedies."""
     sure = "" if found.sure else " (unsure: these measurements do not tell the causes apart)"
-    lines = [
-        f"{found.verdict}{sure}, at {first.cell.prompt_tokens:,} prompt tokens and "
-        f"{first.cell.batch:,} at once; most of the answer's time passes at the {found.most_time}",
-        "likely causes",
-        *(f"  {cause_words(cause)}" for cause in found.causes[:MOST_CAUSES]),
-        "what would help (predicted)",
-    ]
     seen = found.observations[0]
-    for remedy in found.remedies[:MOST_REMEDIES]:
-        note = "" if remedy.fits else "; does not fit"
-        saves = time_label(remedy.saving(seen))
-        lines.append(f"  {remedy.words}: saves {saves} of {seen.measured_part}{note}")
-    return lines
+    verdict = (
+        f"At {first.cell.prompt_tokens:,} prompt tokens and {first.cell.batch:,} at once, where "
+        f"times are farthest above the typical ones: {found.verdict}{sure}. Most of the answer's "
+        f"time passes at the {found.most_time}."
+    )
+    helpful = tuple(
+        f"{remedy.words}: saves {time_label(remedy.saving(seen))} of {seen.measured_part}"
+        f"{'' if remedy.fits else '; does not fit'}"
+        for remedy in found.remedies[:MOST_REMEDIES]
+    )
+    causes = tuple(map(cause_words, found.causes[:MOST_CAUSES]))
+    return Part(verdict), Part("Likely causes", causes), Part("What would help, predicted", helpful)
 
 
 def cause_words(cause: Cause) -> str:
@@ -138,7 +147,10 @@ def _compared(comparison: Comparison) -> list[str]:
     ]
     if comparison.diagnosis is None or comparison.explained is None:
         return [*lines, "", "no diagnosis: no point has enough whole answers"]
-    return [*lines, "", *diagnosis_lines(comparison.diagnosis, comparison.explained)]
+    lines.append("")
+    for part in diagnosis_parts(comparison.diagnosis, comparison.explained):
+        lines += [part.title, *(f"  {line}" for line in part.lines)]
+    return lines
 
 
 def _two(spread: Spread | None) -> tuple[str, str]:

@@ -177,6 +177,7 @@ def test_the_page_stands_alone_and_escapes_names() -> None:
     assert not [name for name, _ in parser.attributes if name in ("src", "href", "style")]
     assert "url(" not in page
     assert "&lt;script&gt;" in page
+    assert "One device reads 3.35 TB/s and computes 989 TFLOP/s" in page
 
 
 def test_measured_marks_lie_on_the_picture_and_under_the_roof() -> None:
