@@ -18,7 +18,7 @@ Kind = Literal["predicted", "measured", "published"]
 LineStyle = Literal["1", "2", "3", "4", "5", "prefill", "decode"]
 
 WIDE = ChartSize("wide", width=640, height=360, left=64, right=16, top=30, bottom=48)
-NARROW = ChartSize("narrow", width=358, height=320, left=56, right=10, top=30, bottom=48)
+NARROW = ChartSize("narrow", width=358, height=320, left=64, right=10, top=30, bottom=48)
 
 _NICE = (1.0, 2.0, 5.0)
 _MOST_TICKS = 7

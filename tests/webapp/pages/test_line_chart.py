@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from webapp.line_chart import ChartWords, Cross, FineLogAxis, Line, LinearAxis, plot
+from webapp.line_chart import NARROW, ChartWords, Cross, FineLogAxis, Line, LinearAxis, plot
 
 WORDS = ChartWords("c", "title", "what", "x", "y", lambda v: f"{v:g}", lambda v: f"{v:g} s")
 positive = st.floats(1e-9, 1e15)
@@ -71,3 +71,8 @@ def test_nothing_to_draw_and_zero_on_a_logarithmic_axis_are_errors() -> None:
         plot(WORDS, [Line("a", ((1.0, None),))])
     with pytest.raises(ValueError, match="above zero"):
         plot(WORDS, [Line("a", ((1.0, 0.0),))], log_y=True)
+
+
+def test_a_time_has_room_beside_the_narrow_axis() -> None:
+    # "10.0 ms" in a monospaced font of 12.5 pixels, whose characters are 0.6 of that wide.
+    assert NARROW.left - 8 >= len("10.0 ms") * 12.5 * 0.6

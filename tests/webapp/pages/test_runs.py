@@ -129,3 +129,11 @@ def test_scripts_use_the_texts_that_there_are() -> None:
     assert used <= SCRIPT_TEXTS.keys() | PLAYGROUND_TEXTS.keys()
     assert {key for key in PLAYGROUND_TEXTS if not key.startswith("kind.")} <= quoted
     assert not SCRIPT_TEXTS.keys() & PLAYGROUND_TEXTS.keys()
+
+
+def test_an_empty_comparison_says_where_runs_come_from(http: httpx2.Client) -> None:
+    page = http.get("/compare?lang=en").text
+    assert 'href="/compare?a=example"' in page
+    begun = http.get("/compare?a=example&lang=en")
+    assert begun.status_code == 200
+    assert 'href="/runs/example"' in begun.text

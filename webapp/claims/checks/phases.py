@@ -150,7 +150,9 @@ async def decode_bound(bench: Bench) -> Finding:
             usual,
         ),
         Evidence(
-            said.gettext("of one token behind a context of {n}").format(n=len(_accepted(far))),
+            said.gettext("of one token behind a context of {n}").format(
+                n=f"{len(_accepted(far)):,}"
+            ),
             f"{_ms(late)}: {_times(late / one)}",
             Basis.MEASURED,
             usual,
