@@ -117,7 +117,7 @@ def test_a_killed_worker_is_told_and_comes_back(real_server: LiveApp, open_page:
     page.get_by_role("radio", name="a beginning").check(force=True)
     start(page, "Once upon a time", tokens=400)
     page.locator(".token").nth(2).wait_for()
-    engine = real_server.app.state.engine
+    engine = real_server.engine
     os.kill(engine.pid, signal.SIGKILL)
     page.locator("#run[data-state=failed]").wait_for(timeout=2_000)
     expect(page.locator("#status")).to_contain_text("The engine stopped in the middle")
