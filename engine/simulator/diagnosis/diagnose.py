@@ -12,6 +12,7 @@ interval of calibration nothing is wrong: the causes are then what takes the tim
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -167,7 +168,11 @@ def _causes(weighed: Sequence[Weighed]) -> tuple[Cause, ...]:
         times, strength, unit = item.times[0], item.strength, item.hypothesis.unit
         shown = f"{strength:.3g}" if isinstance(strength, float) else strength
         evidence = f"at {shown} {unit}: " if unit else ""
-        evidence += f"TTFT {times.ttft:.4g} s and ITL {times.itl:.4g} s are predicted"
+        if math.isnan(times.itl):
+            # One output token has no gap after it.
+            evidence += f"TTFT {times.ttft:.4g} s is predicted"
+        else:
+            evidence += f"TTFT {times.ttft:.4g} s and ITL {times.itl:.4g} s are predicted"
         found.append(Cause(item.hypothesis.name, item.hypothesis.words, evidence, item.probability))
     return tuple(found)
 
