@@ -7,6 +7,7 @@ import { did } from "./lesson.js";
 import { onReady } from "./ready.js";
 
 // Weights of the row that are drawn: two groups of the smallest size.
+const [LABEL_EDGE, LABEL_CHARACTER] = [15, 8]; // pixels that a label of the bar takes
 const SHOWN = 64;
 const WIDTH = 640;
 const HEIGHT = 220;
@@ -77,11 +78,15 @@ function tell(found) {
       storage: found.storage,
     }),
   );
-  root.querySelector(".row-bits").replaceChildren(
+  const bar = root.querySelector(".row-bits");
+  const scales = t("row.scales", { bits: significant(all - bits) });
+  // The sentence below says the same; a label that is cut off would say something else.
+  const fits = bar.clientWidth * (1 - bits / all) > LABEL_EDGE + LABEL_CHARACTER * scales.length;
+  bar.replaceChildren(
     el("span", "own-bits", t("row.own", { n: bits })),
-    el("span", "scale-bits", t("row.scales", { bits: significant(all - bits) })),
+    el("span", "scale-bits", fits ? scales : ""),
   );
-  root.querySelector(".row-bits").style.setProperty("--own", (bits / all).toFixed(4));
+  bar.style.setProperty("--own", (bits / all).toFixed(4));
 }
 
 function describe(before, after) {

@@ -93,3 +93,15 @@ def test_its_scripts_run(real_server: LiveApp, command: list[str]) -> None:
         check=True,
     )
     assert "bits" in ran.stdout
+
+
+def test_no_label_of_the_bits_is_cut_on_a_phone(real_server: LiveApp, open_page: OpenPage) -> None:
+    page = open_page(real_server, "/learn/quantization", viewport=PHONE)
+    for shared in ("channel", "g32"):
+        page.locator("#row-shared").select_option(shared)
+        page.locator(".row-bits .own-bits").wait_for()
+        cut = page.evaluate(
+            "[...document.querySelectorAll('.row-bits span')]"
+            ".filter((part) => part.scrollWidth > part.clientWidth).map((part) => part.textContent)"
+        )
+        assert cut == []
