@@ -15,7 +15,9 @@ MAX_QUERY = 100
 MAX_RESULTS = 20
 _AROUND = 70
 _HEADING_WEIGHT = 5
-_SKIPPED = frozenset({"script", "style", "select", "textarea", "button", "pre", "nav", "svg"})
+_SKIPPED = frozenset(
+    {"script", "noscript", "style", "select", "textarea", "button", "pre", "nav", "svg"}
+)
 
 
 @dataclass(slots=True)

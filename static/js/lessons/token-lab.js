@@ -88,7 +88,7 @@ function look(node) {
   const part = /<[89A-F][0-9A-F]>/.test(token.piece);
   const facts = [
     ["", visible(token.piece)],
-    [t("lab.id"), whole(token.id)],
+    [t("lab.id"), String(token.id)],
     [t("lab.bytes"), spaced(token.bytes)],
   ];
   inspect.replaceChildren(

@@ -33,7 +33,9 @@ function named(language) {
   const name = el("span", "language");
   const own = el("span", "", language.own_name);
   own.lang = language.tag;
-  name.append(own, " ", el("span", "soft", NAMES.of(language.tag)));
+  const readers = NAMES.of(language.tag);
+  name.append(own);
+  if (readers !== language.own_name) name.append(" ", el("span", "soft", readers));
   return name;
 }
 

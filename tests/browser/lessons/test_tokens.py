@@ -39,6 +39,15 @@ def test_the_guess_is_computed_after_it_was_made(real_server: LiveApp, open_page
     expect(page.locator("label[data-truth=right]")).to_contain_text("un · h · appiness")
 
 
+def test_a_language_with_the_readers_own_name_is_named_once(
+    real_server: LiveApp, open_page: OpenPage
+) -> None:
+    page = open_page(real_server, "/learn/tokens")
+    names = page.locator("#languages .language")
+    expect(names.nth(0)).to_have_text("English")
+    expect(names.nth(1)).to_have_text("Español Spanish")
+
+
 def test_the_lab_shows_bytes_and_control_tokens(real_server: LiveApp, open_page: OpenPage) -> None:
     page = open_page(real_server, PATH)
     text = "héllo\n  世界 🙂"

@@ -9,7 +9,8 @@ from webapp.i18n import Language
 from webapp.lessons.search import LessonIndex, Section, sections_of
 from webapp.pages import lesson_routes
 
-PAGE = """<html><body><nav>queries</nav><main><h1>One</h1><p>A lead about queries.</p>
+PAGE = """<html><body><nav>queries</nav><main><nav>queries</nav><noscript>queries</noscript>
+<h1>One</h1><p>A lead about queries.</p>
 <section id="first"><h2>Queries &amp; keys</h2><p>Each query meets <b>every</b> key.</p>
 <select><option>queries</option></select></section>
 <section id="second"><h2>Values</h2><p>They are mixed.</p></section></main></body></html>"""
