@@ -11,7 +11,12 @@ from urllib.parse import urlencode
 from engine.refusals import refused
 from engine.simulator.deployment import Deployment
 from engine.simulator.layout import Layout
-from engine.simulator.serving.arrivals import GammaArrivals, PoissonArrivals
+from engine.simulator.serving.arrivals import (
+    Arrivals,
+    ClosedLoop,
+    GammaArrivals,
+    PoissonArrivals,
+)
 from engine.simulator.serving.lengths import FixedLength, Lengths, LogNormalLength
 from engine.simulator.serving.routing import Routing
 from engine.simulator.serving.scenario import ServingScenario
@@ -20,6 +25,8 @@ from engine.simulator.serving.trace import Trace, read_trace
 from engine.simulator.serving.workload import PrefixGroups, TraceWorkload, Workload
 from webapp.pages.query import Knobs
 
+CHUNKED = "chunked"
+PREFILLS = (CHUNKED, "whole")
 MOST_EFFORT = 2.0
 """Seconds that a run on the page may take, about; the API takes longer ones, as jobs."""
 MOST_TRACE_EFFORT = 20.0
@@ -32,7 +39,8 @@ class ServingQuestion:
 
     With a ``trace`` (CSV or JSON lines) requests come as it says, ``speed`` times as fast; where it
     has no times they arrive as the knobs say. ``usd`` is the price of one device an hour; None
-    takes the published one.
+    takes the published one. With ``clients`` that many wait for their answers, think ``think``
+    seconds each and ask again; ``rate`` and ``burst`` then say nothing. ``utilization`` in percent.
     """
 
     model: str = "llama-3.1-8b"
@@ -53,6 +61,11 @@ class ServingQuestion:
     ttft: int = 500
     tpot: int = 30
     seed: int = 1
+    clients: int = 0
+    think: float = 0.0
+    kv: str = "bf16"
+    utilization: int = 90
+    prefill: str = CHUNKED
     usd: float | None = None
     speed: float = 1.0
     trace: str = ""
@@ -60,11 +73,12 @@ class ServingQuestion:
     WHOLE: ClassVar[dict[str, tuple[int, int]]] = {
         "tensor": (1, 64), "replicas": (1, 32), "requests": (20, 1000), "prompt": (1, 100_000),
         "output": (1, 10_000), "running": (1, 4096), "step": (16, 65_536), "shared": (0, 100),
-        "ttft": (0, 600_000), "tpot": (0, 60_000), "seed": (0, 1_000_000),
+        "ttft": (0, 600_000), "tpot": (0, 60_000), "seed": (0, 1_000_000), "clients": (0, 4096),
+        "utilization": (1, 100),
     }  # fmt: skip
     REAL: ClassVar[dict[str, tuple[float, float]]] = {
         "rate": (0.01, 1000.0), "burst": (0.0, 5.0), "spread": (0.0, 5.0),
-        "speed": (0.001, 1000.0),
+        "speed": (0.001, 1000.0), "think": (0.0, 3600.0),
     }  # fmt: skip
     MOST_USD: ClassVar[float] = 10_000
 
@@ -82,11 +96,20 @@ class ServingQuestion:
             InvalidRequest, UnknownName: a knob is wrong (names the field), or the run is too long.
         """
         deployment = Deployment(
-            self.model, self.hardware, Layout(self.tensor), self.weights, times="typical"
+            self.model,
+            self.hardware,
+            Layout(self.tensor),
+            self.weights,
+            self.kv,
+            times="typical",
+            memory_utilization=self.utilization / 100,
         )
         workload = self._recorded() if self.trace else self._drawn()
         settings = EngineSettings(
-            self.running, self.step, prefix_caching=self._shares_prefixes(workload)
+            self.running,
+            self.step,
+            chunked_prefill=self.prefill == CHUNKED,
+            prefix_caching=self._shares_prefixes(workload),
         )
         promise = ServiceLevel(
             ttft_s=self.ttft / 1e3 if self.ttft else None,
@@ -109,7 +132,9 @@ class ServingQuestion:
         lengths = self._length(self.prompt), self._length(self.output)
         return Workload(self._times(), *lengths, self.requests, groups)
 
-    def _times(self) -> PoissonArrivals | GammaArrivals:
+    def _times(self) -> Arrivals:
+        if self.clients:
+            return ClosedLoop(self.clients, self.think)
         if self.burst == 1:
             return PoissonArrivals(self.rate)
         return GammaArrivals(self.rate, max(self.burst, 0.05))
@@ -121,7 +146,12 @@ class ServingQuestion:
 
     def at(self, factor: float, requests: int) -> ServingQuestion:
         """The same service at another load."""
-        return replace(self, rate=self.rate * factor, requests=min(self.requests, requests))
+        return replace(
+            self,
+            rate=self.rate * factor,
+            clients=max(round(self.clients * factor), 1) if self.clients else 0,
+            requests=min(self.requests, requests),
+        )
 
     def _length(self, mean: int) -> Lengths:
         return LogNormalLength(mean, self.spread) if self.spread else FixedLength(mean)
@@ -155,6 +185,11 @@ def read_serving_question(query: Mapping[str, str]) -> ServingQuestion:
         seed=whole("seed"),
         rate=real("rate"),
         burst=real("burst"),
+        clients=whole("clients"),
+        think=real("think"),
+        kv=knobs.text("kv", default.kv),
+        utilization=whole("utilization"),
+        prefill=knobs.choice("prefill", default.prefill, PREFILLS),
         spread=real("spread"),
         usd=knobs.optional("usd", 0, ServingQuestion.MOST_USD),
         speed=real("speed"),

@@ -19,7 +19,7 @@ from webapp.pages.elsewhere import hardware_by_category
 from webapp.pages.refusal_words import RefusalWords, refusal_words
 from webapp.pages.serving_question import ServingQuestion
 from webapp.pages.serving_runs import ServedRun, run_serving
-from webapp.pages.simulator_question import WEIGHTS
+from webapp.pages.simulator_question import CACHES, WEIGHTS
 
 PERCENTILES = (50, 90, 95, 99)
 KNEE = (0.125, 0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 2.0)
@@ -66,6 +66,7 @@ class ServingForm:
     models: tuple[ModelSpec, ...]
     hardware: Mapping[str, tuple[HardwareSpec, ...]]
     weights: tuple[str, ...] = WEIGHTS
+    caches: tuple[str, ...] = CACHES
     routings: tuple[str, ...] = tuple(kind.value for kind in Routing)
 
 

@@ -62,12 +62,17 @@ class ServingScenario:
         A request is taken in and ended, its prompt may take several steps, and its blocks may be
         looked up; each token is priced, in turns that are not those of rank one by one. A router
         may ask all units about each request, and a prefix-aware one looks its blocks up in each.
+        Clients that wait for their answers let no unit run far ahead of the others, so that steps
+        are taken nearly one by one, each with a look at all units; a batch shares its steps.
         """
         requests, prompt, output = self.workload.size
         prefill_steps = prompt / self.engine.max_step_tokens
         looked_up = prompt / self.deployment.block_size if self.engine.prefix_caching else 0.0
         by_rank = POLICIES[self.engine.policy].turn_is_rank
         a_token = 5e-6 if by_rank else 5e-5
+        clients = self.workload.closed_loop
+        if clients is not None:
+            a_token += (3e-5 + 3e-6 * self.units) / max(clients.clients / self.units, 1.0)
         a_unit = 0.0 if self.routing is Routing.ROUND_ROBIN else 5e-6
         if self.routing is Routing.PREFIX_AWARE:
             a_unit += 8e-6 * looked_up

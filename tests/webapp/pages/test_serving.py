@@ -12,7 +12,8 @@ from urllib.parse import parse_qsl
 import pytest
 from fastapi.testclient import TestClient
 
-from engine.errors import QueueFull
+from engine.errors import InvalidRequest, QueueFull
+from engine.simulator.serving.arrivals import ClosedLoop
 from engine.simulator.serving.simulation import simulate_serving
 from webapp import answers, json_codec, simulations
 from webapp.i18n import Language, texts
@@ -71,6 +72,31 @@ def test_a_link_is_a_scenario() -> None:
     assert (scenario.replicas, scenario.routing.value) == (3, "prefix-aware")
     assert scenario.engine.prefix_caching
     assert scenario.workload.size.prompt == 1000
+
+
+def test_clients_cache_memory_and_prefill_are_knobs(client: TestClient) -> None:
+    query = {
+        "clients": "6", "think": "0.5", "kv": "fp8", "utilization": "80", "prefill": "whole",
+        "requests": "40", "output": "20",
+    }  # fmt: skip
+    question = read_serving_question(query)
+    scenario, usual = question.scenario(), ServingQuestion().scenario()
+    assert scenario.workload.closed_loop == ClosedLoop(6, 0.5)
+    assert scenario.deployment.kv == "fp8"
+    assert scenario.deployment.memory_utilization == 0.8
+    assert not scenario.engine.chunked_prefill
+    assert (usual.workload.closed_loop, usual.engine.chunked_prefill) == (None, True)
+    assert max(run_serving(question).result.series.means["running"]) <= 6
+    assert [each.clients for each in knee_questions(question)] == [1, 2, 3, 4, 6, 8, 9, 12]
+    with pytest.raises(InvalidRequest, match="too long for the page"):  # no batch shares a step
+        ServingQuestion(clients=1, requests=1000, spread=0).scenario()
+    page = client.get(f"/serving?{question.query}").text
+    for chosen in (
+        'value="whole" selected',
+        'name="think" min="0" max="3600" step="any" value="0.5',
+    ):
+        assert chosen in page
+    assert "There is no prediction" in client.get("/serving?kv=nope").text
 
 
 def test_the_run_and_its_requests_are_files_behind_links(client: TestClient) -> None:
