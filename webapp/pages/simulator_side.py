@@ -104,6 +104,12 @@ class SideView:
         return self.side.prompt + self.side.output - 1 > self.max_context
 
     @property
+    def limit_is_the_model(self) -> bool:
+        """Whether memory has room for more positions than the model was made for."""
+        longest = self.capacity.longest_context
+        return longest is None or longest > self.max_context
+
+    @property
     def verdict(self) -> Literal["start", "stream", "even"]:
         """Which of the two makes up most of a reader's wait."""
         run = self.runs["typical"]

@@ -38,6 +38,14 @@ def test_the_numbers_are_those_of_the_simulator() -> None:
     )
 
 
+def test_where_memory_holds_more_than_the_model_its_own_limit_is_said(client: TestClient) -> None:
+    small = client.get("/fragments/simulator?model=gpt2&prompt=100&output=20").text
+    assert "the model itself ends at 1,024" in small
+    full = client.get("/fragments/simulator?model=llama-3.1-8b&batch=64&prompt=100&output=20").text
+    assert "longest context that fits" in full
+    assert "the model itself ends at" not in full
+
+
 def test_the_bounds_of_the_whole_are_those_of_its_parts() -> None:
     view = side_view("A", Side(prompt=1000, output=256))
     usual = estimates(view.runs["typical"])
