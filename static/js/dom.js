@@ -17,6 +17,25 @@ export function svg(tag, attributes = {}) {
   return node;
 }
 
+/** A cell of a table that holds a text or an element. */
+export function tableCell(content, name = "") {
+  const cell = el("td", name);
+  cell.append(content);
+  return cell;
+}
+
+const isCell = (content) => content instanceof HTMLTableCellElement;
+
+/** A row of a table: its head, then its cells. What is no cell yet becomes one, of a number. */
+export function tableRow(head, cells) {
+  const row = el("tr");
+  const first = isCell(head) ? head : el("th");
+  if (first !== head) first.append(head);
+  first.scope = "row";
+  row.append(first, ...cells.map((cell) => (isCell(cell) ? cell : tableCell(cell, "n"))));
+  return row;
+}
+
 /** Sets a text only where it changed, so that nothing is painted or announced twice. */
 export function setText(node, text) {
   if (node.textContent !== text) node.textContent = text;

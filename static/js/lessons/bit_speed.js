@@ -1,8 +1,9 @@
 // What fewer bits do to prefill and to decode on any device: predicted by the simulator.
 
 import { post } from "../api.js";
-import { el, setText, svg } from "../dom.js";
+import { el, setText, svg, tableRow } from "../dom.js";
 import { t, time, times, whole } from "../texts.js";
+import { latest, tellIn } from "./latest.js";
 import { did } from "./lesson.js";
 
 // Weights that are only stored in few bits, and int8 that is multiplied as int8.
@@ -16,7 +17,7 @@ const root = document.getElementById("speed");
 const status = root.querySelector(".speed-status");
 const body = root.querySelector("tbody");
 const field = (id) => document.getElementById(`speed-${id}`);
-let asked = null;
+const ask = latest();
 
 function bar(share, phase) {
   const picture = svg("svg", {
@@ -32,29 +33,19 @@ function bar(share, phase) {
 function draw(answers) {
   const plain = answers[0];
   const rows = answers.map((answer, index) => {
-    const row = el("tr");
-    const name = el("th", "", t(`speed.${FORMS[index]}`));
-    name.scope = "row";
-    row.append(name);
-    for (const [phase, key] of PHASES) {
+    const cells = PHASES.flatMap(([phase, key]) => {
       const most = Math.max(...answers.map((one) => one[key].value));
       const value = answer[key].value;
       const cell = el("td", "bar-cell");
       cell.append(bar(value / most, phase));
-      row.append(
-        cell,
-        el("td", "n", time(1000 * value)),
-        el("td", "n", t("speed.times", { times: times(plain[key].value / value) })),
-      );
-    }
-    return row;
+      return [cell, time(1000 * value), t("speed.times", { times: times(plain[key].value / value) })];
+    });
+    return tableRow(t(`speed.${FORMS[index]}`), cells);
   });
   body.replaceChildren(...rows);
 }
 
-async function ask() {
-  asked?.abort();
-  const mine = (asked = new AbortController());
+function compare(then = () => {}) {
   const question = {
     model: field("model").value,
     hardware: field("hardware").value,
@@ -62,22 +53,16 @@ async function ask() {
     output_tokens: 16,
   };
   setText(root.querySelector('output[for="speed-prompt"]'), whole(question.prompt_tokens));
-  try {
+  ask(async (signal) => {
     const answers = await Promise.all(
-      FORMS.map((weights) => post("/api/v1/simulate", { ...question, weights }, { signal: mine.signal })),
+      FORMS.map((weights) => post("/api/v1/simulate", { ...question, weights }, { signal })),
     );
     draw(answers);
-    setText(status, "");
-  } catch (error) {
-    if (error.name === "AbortError") return;
-    setText(status, error.message);
-  }
+    then();
+  }, tellIn(status));
 }
 
 for (const id of ["model", "hardware", "prompt"]) {
-  field(id).addEventListener(id === "prompt" ? "input" : "change", async () => {
-    await ask();
-    did("halves");
-  });
+  field(id).addEventListener(id === "prompt" ? "input" : "change", () => compare(() => did("halves")));
 }
-ask();
+compare();

@@ -5,6 +5,7 @@ import { ttft } from "../run.js";
 import { t } from "../texts.js";
 import { onRun } from "./diagnose_journey.js";
 import { did } from "./lesson.js";
+import { facts } from "./ready.js";
 
 const WEIGHTS = { float32: "fp32", bfloat16: "bf16" };
 const form = document.getElementById("diagnose-form");
@@ -31,8 +32,6 @@ function solve(place) {
   setText(box.querySelector("[data-state]"), t(right));
   if (solved.size >= 3) did("cases");
 }
-
-const facts = () => JSON.parse(document.getElementById("engine").dataset.engine);
 
 onRun((last) => {
   run = last;

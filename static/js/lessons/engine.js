@@ -21,15 +21,20 @@ const socket = new Socket(document.getElementById("texts").dataset.socket, {
     runs.delete(event.request_id);
     entry.resolve(entry.run);
   },
-  lost() {
-    for (const [id, entry] of runs) {
-      take(entry.run, { type: "error", code: "connection", message: t("error.connection") });
-      runs.delete(id);
-      entry.resolve(entry.run);
-    }
-    unsent.length = 0;
-  },
+  lost: loseAll,
 });
+
+function loseAll() {
+  for (const [id, entry] of runs) {
+    take(entry.run, { type: "error", code: "connection", message: t("error.connection") });
+    runs.delete(id);
+    entry.resolve(entry.run);
+  }
+  unsent.length = 0;
+}
+
+// The connection ends with the page; one that comes back from the browser's cache starts anew.
+addEventListener("pagehide", loseAll);
 
 /**
  * Runs a prompt on the engine. `request` has the fields of the protocol's `generate`, without type

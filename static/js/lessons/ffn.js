@@ -1,10 +1,11 @@
 // The feed-forward network of one layer at one token: its largest inner numbers, gate times up.
 
-import { el, setText } from "../dom.js";
+import { el, setText, tableRow } from "../dom.js";
 import { percent, significant, t, visible, whole } from "../texts.js";
-import { asker, facts } from "./inside.js";
+import { asker } from "./inside.js";
 import { mountPositions, onPosition } from "./layers.js";
 import { did } from "./lesson.js";
+import { facts } from "./ready.js";
 
 const TOP = 8;
 const SEEN = 3;
@@ -17,21 +18,15 @@ const seen = new Set();
 let position = 0;
 let pieces = [];
 
-function cell(value) {
-  return el("td", "n", value === null ? "—" : significant(value));
-}
+const number = (value) => (value === null ? "—" : significant(value));
 
 function row({ index, value, gate, up }, most) {
-  const line = el("tr");
-  const head = el("th", "n", whole(index));
-  head.scope = "row";
   const picture = el("td", "unit-bar");
   const bar = el("span");
   bar.dataset.sign = value < 0 ? "minus" : "plus";
   bar.style.setProperty("--w", Math.abs(value) / most);
   picture.append(bar);
-  line.append(head, cell(gate), cell(up), cell(value), picture);
-  return line;
+  return tableRow(el("th", "n", whole(index)), [...[gate, up, value].map(number), picture]);
 }
 
 async function look() {

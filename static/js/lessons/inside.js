@@ -17,9 +17,6 @@ let reading = null;
 
 export const text = () => current;
 
-/** What the engine's fragment says of its model: `layers`, `hidden`, `intermediate`, … */
-export const facts = () => JSON.parse(document.getElementById("engine").dataset.engine) ?? {};
-
 /** Calls `then(text)` for the text that is there, and for every new one. */
 export function onText(then) {
   listeners.push(then);

@@ -8,6 +8,7 @@ import { bytes, sentences, t, time, visible, whole } from "../texts.js";
 import { needEngine } from "./buttons.js";
 import { generate } from "./engine.js";
 import { did, say } from "./lesson.js";
+import { advanceOnSpace } from "./space.js";
 
 const section = document.getElementById("cells");
 const part = (name) => section.querySelector(`[data-${name}]`);
@@ -153,11 +154,5 @@ slider.addEventListener("input", () => {
   paint();
   if (Number(slider.value) > 1) did("cells");
 });
-slider.addEventListener("keydown", (event) => {
-  if (event.key !== " ") return;
-  event.preventDefault();
-  const next = Number(slider.value) < Number(slider.max) ? Number(slider.value) + 1 : 1;
-  slider.value = next;
-  slider.dispatchEvent(new Event("input", { bubbles: true }));
-});
+advanceOnSpace(slider);
 button.addEventListener("click", fill);

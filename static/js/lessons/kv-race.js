@@ -8,6 +8,7 @@ import { needEngine } from "./buttons.js";
 import { drawCurves } from "./curves.js";
 import { generate, stop } from "./engine.js";
 import { did, guessed, onGuess, say, tellTruth } from "./lesson.js";
+import { facts } from "./ready.js";
 
 const section = document.getElementById("race");
 const part = (name) => section.querySelector(`[data-${name}]`);
@@ -147,8 +148,7 @@ function finish() {
  * texts part, which says nothing about the cache.
  */
 function precision() {
-  const facts = JSON.parse(document.getElementById("engine").dataset.engine);
-  return facts.lanes.some(({ dtype }) => dtype === "float32") ? "float32" : "auto";
+  return facts()?.lanes.some(({ dtype }) => dtype === "float32") ? "float32" : "auto";
 }
 
 async function race() {

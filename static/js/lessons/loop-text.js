@@ -1,6 +1,6 @@
 // The growing text, token by token; a table of what was taken; and every way that was walked.
 
-import { el } from "../dom.js";
+import { el, tableRow } from "../dom.js";
 import { percent, t, visible, whole } from "../texts.js";
 import { ends, pathTo, shared, textsOf } from "./loop-tree.js";
 import { tok, written } from "./tok.js";
@@ -36,17 +36,13 @@ export function drawText(box, tree) {
 export function drawRows(body, tree) {
   body.replaceChildren(
     ...pathTo(tree.at).map(({ choice, depth }) => {
-      const row = el("tr");
-      const head = el("th", "n", whole(depth));
-      head.scope = "row";
       const cells = [
         el("td", "", visible(choice.piece)),
         el("td", "n", String(choice.id)),
         el("td", "n", percent(choice.p)),
         el("td", "", rankText(choice)),
       ];
-      row.append(head, ...cells);
-      return row;
+      return tableRow(el("th", "n", whole(depth)), cells);
     }),
   );
 }

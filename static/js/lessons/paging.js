@@ -1,6 +1,6 @@
 // What each cache of the comparison had set aside, to one scale, and how much of it holds something.
 
-import { el, svg } from "../dom.js";
+import { el, svg, tableRow } from "../dom.js";
 import { significant, t, whole } from "../texts.js";
 import { onCompared } from "./variants.js";
 import { positionsOf } from "./variants_view.js";
@@ -32,18 +32,13 @@ onCompared((variants) => {
   table.parentElement.hidden = false;
   table.tBodies[0].replaceChildren(
     ...found.map((one) => {
-      const row = el("tr");
-      const name = el("th", "", one.name);
-      name.scope = "row";
       const waste = 1 - one.used / one.reserved;
-      row.append(
-        name,
+      return tableRow(one.name, [
         picture(one, most),
-        el("td", "n", t("paging.positions", { n: one.used })),
-        el("td", "n", whole(one.reserved)),
-        el("td", "n", `${significant(Math.max(0, 100 * waste))}%`),
-      );
-      return row;
+        t("paging.positions", { n: one.used }),
+        whole(one.reserved),
+        `${significant(Math.max(0, 100 * waste))}%`,
+      ]);
     }),
   );
 });

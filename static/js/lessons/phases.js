@@ -3,7 +3,7 @@
 import { mountAnswers } from "../answers.js";
 import { median, setText, sum } from "../dom.js";
 import { mountRoofline } from "../roofline.js";
-import { isOver, newRun, phases, take } from "../run.js";
+import { isOver, newRun, phases } from "../run.js";
 import { errorText } from "../status.js";
 import { changed, onPaint, store } from "../store.js";
 import { mountStrip } from "../strip.js";
@@ -11,7 +11,7 @@ import { mountTable } from "../table.js";
 import { sentences, t, time, times } from "../texts.js";
 import { generate, stop } from "./engine.js";
 import { did, guessed, say, tellTruth } from "./lesson.js";
-import { isReady, onReady } from "./ready.js";
+import { facts, isReady, onReady } from "./ready.js";
 
 const form = document.getElementById("timeline-form");
 const prompt = document.getElementById("prompt");
@@ -116,7 +116,7 @@ function watch({ run, selected }) {
 }
 
 function readFacts() {
-  store.facts = JSON.parse(document.getElementById("engine").dataset.engine) ?? store.facts;
+  store.facts = facts() ?? store.facts;
 }
 
 onReady((ready) => {

@@ -1,5 +1,7 @@
 // The slider over the steps of the small cache ends where the run ends; Space goes on.
 
+import { advanceOnSpace } from "./space.js";
+
 const place = document.getElementById("pool");
 
 place.addEventListener("htmx:afterSettle", () => {
@@ -8,10 +10,4 @@ place.addEventListener("htmx:afterSettle", () => {
   if (found && slider) slider.max = found.dataset.steps;
 });
 
-place.addEventListener("keydown", (event) => {
-  if (event.key !== " " || event.target.id !== "pool-at") return;
-  event.preventDefault();
-  const slider = event.target;
-  slider.value = Number(slider.value) < Number(slider.max) ? Number(slider.value) + 1 : 1;
-  slider.dispatchEvent(new Event("input", { bubbles: true }));
-});
+advanceOnSpace(place, "#pool-at");

@@ -2,6 +2,9 @@
 
 const engine = () => document.getElementById("engine");
 
+/** What the page knows of the engine and its model (`layers`, `hidden`, …); null before that. */
+export const facts = () => JSON.parse(engine().dataset.engine ?? "null");
+
 /** Whether the engine is ready now. */
 export const isReady = () => engine().dataset.ready === "yes";
 

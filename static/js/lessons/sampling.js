@@ -45,7 +45,7 @@ async function scores() {
   asking?.abort();
   const mine = (asking = new AbortController());
   line(t("sampling.running"));
-  look.disabled = true;
+  look.disabled = measure.disabled = true;
   try {
     known = await ask(text, mine.signal);
     line(t("sampling.ran", { n: known.ranked.ids.length }));

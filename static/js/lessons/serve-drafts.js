@@ -1,7 +1,7 @@
 // Speculative decoding on the engine: the same prompt plain and with drafts. A group is a step: its
 // drafts, ticked or struck through, and then the token that the model chose itself.
 
-import { el, setText } from "../dom.js";
+import { el, setText, tableRow } from "../dom.js";
 import { errorText } from "../status.js";
 import { significant, t, time, times, visible, whole } from "../texts.js";
 import { needEngine } from "./buttons.js";
@@ -56,13 +56,7 @@ function finish(plain, drafted, method) {
     ["drafts.row.same", `${same} / ${plain.tokens.length}`],
   ];
   part("rows").replaceChildren(
-    ...rows.map(([key, value]) => {
-      const line = el("tr");
-      const head = el("th", "", t(`drafts.row.${key.split(".").at(-1)}`));
-      head.scope = "row";
-      line.append(head, el("td", "n", value));
-      return line;
-    }),
+    ...rows.map(([key, value]) => tableRow(t(key), [value])),
   );
   const key = !usage.drafted_tokens ? "none" : ratio > 1 ? "faster" : "slower";
   const sentence = t(`drafts.found.${key}`, { ratio: times(ratio > 1 ? ratio : 1 / ratio), method });

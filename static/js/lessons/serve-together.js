@@ -1,7 +1,7 @@
 // People on one engine: alone, together, and with a long prompt between. Each run is real; the rows
 // are its steps in time, and a slider goes through the steps of all.
 
-import { el, setText, svg } from "../dom.js";
+import { el, setText, svg, tableRow } from "../dom.js";
 import { gaps, isOver, ttft } from "../run.js";
 import { errorText } from "../status.js";
 import { sentences, t, time, times } from "../texts.js";
@@ -9,6 +9,7 @@ import { needEngine } from "./buttons.js";
 import { generate, stop } from "./engine.js";
 import { Gantt, ownTokens } from "./gantt.js";
 import { did, guessed, onGuess, say, tellTruth } from "./lesson.js";
+import { advanceOnSpace } from "./space.js";
 
 const MOST = 4; // what a connection may run at once
 const TOKENS = 64;
@@ -117,25 +118,18 @@ function paint() {
 function paintTable() {
   part("rows").replaceChildren(
     ...gantt.rows.map((row) => {
-      const line = el("tr");
       const { run } = row;
       const list = run ? gaps(run) : [];
       const mean = list.length ? list.reduce((sum, gap) => sum + gap, 0) / list.length : null;
       const prefills = run?.steps.filter(({ phase }) => phase === "prefill").length ?? 0;
-      const head = el("th", "", row.name);
-      head.scope = "row";
-      line.append(head);
-      for (const text of [
+      return tableRow(row.name, [
         String(run?.accepted?.prompt_tokens ?? "—"),
         String(prefills),
         String(run?.tokens.length ?? 0),
         run?.tokens.length ? time(ttft(run)) : "—",
         mean === null ? "—" : time(mean),
         list.length ? time(Math.max(...list)) : "—",
-      ]) {
-        line.append(el("td", "n", text));
-      }
-      return line;
+      ]);
     }),
   );
 }
@@ -212,12 +206,7 @@ slider.addEventListener("input", () => {
   const own = steps.filter(({ parts }) => parts.length > 1).length;
   if (own) did("interleave");
 });
-slider.addEventListener("keydown", (event) => {
-  if (event.key !== " ") return;
-  event.preventDefault();
-  slider.value = Number(slider.value) < Number(slider.max) ? Number(slider.value) + 1 : 1;
-  slider.dispatchEvent(new Event("input", { bubbles: true }));
-});
+advanceOnSpace(slider);
 go.addEventListener("click", measure);
 add.addEventListener("click", addPerson);
 long.addEventListener("click", addLong);

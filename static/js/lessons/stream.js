@@ -1,6 +1,6 @@
 // The residual stream at one token: how long it is after each layer, and what is added to it.
 
-import { el, setText, svg } from "../dom.js";
+import { setText, svg, tableRow } from "../dom.js";
 import { significant, t, whole } from "../texts.js";
 import { text } from "./inside.js";
 import { mountPositions, onPosition } from "./layers.js";
@@ -65,13 +65,8 @@ function draw({ residual, attention, mlp }) {
 
 const significant10 = (power) => whole(10 ** power);
 
-function row(name, values) {
-  const line = el("tr");
-  const head = el("th", "", name);
-  head.scope = "row";
-  line.append(head, ...values.map((value) => el("td", "n", value === null ? "—" : significant(value))));
-  return line;
-}
+const row = (name, values) =>
+  tableRow(name, values.map((value) => (value === null ? "—" : significant(value))));
 
 function table({ residual, attention, mlp }) {
   part("rows").replaceChildren(

@@ -1,12 +1,13 @@
 // The guess, the lab, and the ids that the article gives.
 
 import { post } from "../api.js";
-import { el, setText } from "../dom.js";
+import { el, setText, tableCell, tableRow } from "../dom.js";
 import { rove } from "../roving.js";
 import { significant, t, time, visible, whole } from "../texts.js";
+import { latest, tellIn } from "./latest.js";
 import { did, onGuess, tellTruth } from "./lesson.js";
 import { isReady, onReady } from "./ready.js";
-import { bar, latest, row, settled, spaced, tellIn, tile } from "./token-tiles.js";
+import { bar, settled, spaced, tile } from "./token-tiles.js";
 
 const find = (id) => document.getElementById(id);
 const MOST_TILES = 400;
@@ -114,7 +115,7 @@ function drawAll({ counts }) {
   const most = Math.max(...Object.values(counts));
   const rows = Object.entries(counts).map(([name, count]) => {
     const option = choice.querySelector(`option[value="${name}"]`);
-    return row([option.textContent, whole(count), bar(count / most, "bar-fill")], [1]);
+    return tableRow(option.textContent, [whole(count), tableCell(bar(count / most, "bar-fill"))]);
   });
   find("lab-all").replaceChildren(...rows);
 }
@@ -167,7 +168,8 @@ async function checkIds() {
     const same = token.id === ARTICLE[index];
     const piece = visible(known.get(ARTICLE[index]) ?? "—");
     const told = same ? t("ids.same") : t("ids.different", { id: String(ARTICLE[index]), piece });
-    const line = row([visible(token.piece), String(ARTICLE[index]), String(token.id), told], [1, 2]);
+    const ids = [String(ARTICLE[index]), String(token.id)];
+    const line = tableRow(visible(token.piece), [...ids, tableCell(told)]);
     line.dataset.same = same ? "yes" : "no";
     return line;
   });

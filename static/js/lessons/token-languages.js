@@ -1,13 +1,14 @@
 // The same article in many languages: tokens, what they do to TTFT and cost, measured here.
 
 import { get, post } from "../api.js";
-import { el, setText } from "../dom.js";
+import { el, setText, tableCell, tableRow } from "../dom.js";
 import { errorText } from "../status.js";
 import { significant, t, time, times, whole } from "../texts.js";
-import { generate, stop } from "./engine.js";
+import { generate } from "./engine.js";
+import { latest, tellIn } from "./latest.js";
 import { did } from "./lesson.js";
 import { onReady } from "./ready.js";
-import { bar, latest, row, settled, tellIn } from "./token-tiles.js";
+import { bar, settled } from "./token-tiles.js";
 
 const find = (id) => document.getElementById(id);
 const ARTICLES = 30;
@@ -51,7 +52,7 @@ function draw() {
       cell.title = t("lang.tokens", { n: language.counts[name] });
       return cell;
     });
-    const line = row([named(language), picture, ...counts], [2, 3, 4, 5, 6]);
+    const line = tableRow(named(language), [tableCell(picture), ...counts]);
     Object.keys(language.relative).forEach((name, index) => {
       line.children[index + 2].toggleAttribute("data-chosen", name === chosen);
     });
@@ -99,17 +100,17 @@ function drawEffect() {
     const tokens = promptOf(language);
     const seconds = predicted.get(tokens);
     const found = measured.get(language.tag);
-      const cost = price === null ? DASH : t("lang.usd", { n: significant(price * language.relative[choice.value]) });
+    const dollars = price === null ? null : significant(price * language.relative[choice.value]);
+    const cost = dollars === null ? DASH : t("lang.usd", { n: dollars });
     const told = found && found !== english ? ` (${t("lang.times", { n: times(found.ms / english.ms) })})` : "";
     const cells = [
-      named(language),
       whole(tokens),
       seconds === undefined ? DASH : time(1000 * seconds),
       cost,
       found ? whole(found.tokens) : DASH,
       found ? time(found.ms) + told : DASH,
     ];
-    const line = row(cells, [1, 2, 3, 4, 5]);
+    const line = tableRow(named(language), cells);
     line.dataset.language = language.tag;
     line.children[2].className = "n predicted";
     line.children[3].className = "n predicted";
@@ -140,7 +141,6 @@ function forecast() {
 
 let ready = false;
 let busy = false;
-let current = null;
 const allow = () => {
   button.disabled = !ready || busy || article.value === "0";
 };
@@ -151,11 +151,8 @@ onReady((now) => {
 });
 
 /** The time to the first token of one prompt, by itself. */
-async function first(prompt) {
-  const request = { prompt, max_tokens: 1, temperature: 0 };
-  const run = await generate(request, { started: (id) => (current = id) });
-  current = null;
-  return run;
+function first(prompt) {
+  return generate({ prompt, max_tokens: 1, temperature: 0 });
 }
 
 /** One prompt after the other, so that none waits for another; the first one twice, to warm up. */
@@ -196,7 +193,6 @@ function finish(model) {
   did("languages");
 }
 
-addEventListener("pagehide", () => current && stop(current));
 button.addEventListener("click", measure);
 article.addEventListener("change", load);
 choice.addEventListener("change", () => {

@@ -1,10 +1,11 @@
 // A word from its bytes to its tokens, merge by merge.
 
 import { post } from "../api.js";
-import { el, setText } from "../dom.js";
+import { el, setText, tableCell, tableRow } from "../dom.js";
 import { t, visible, whole } from "../texts.js";
+import { latest, tellIn } from "./latest.js";
 import { did } from "./lesson.js";
-import { latest, row, settled, stepper, tellIn, tile } from "./token-tiles.js";
+import { settled, stepper, tile } from "./token-tiles.js";
 
 const find = (id) => document.getElementById(id);
 const field = find("merges-word");
@@ -68,10 +69,10 @@ const walk = stepper(find("merges-stepper"), (step) => {
 function draw(document_) {
   steps = statesOf(document_.words);
   const rows = steps.slice(1).map(({ merge }, index) => {
-    const [left, right, made] = [merge.left, merge.right, merge.token].map((part) =>
-      el("code", "", visible(part.piece)),
+    const parts = [merge.left, merge.right, merge.token].map((part) =>
+      tableCell(el("code", "", visible(part.piece))),
     );
-    return row([whole(index + 1), left, right, made, whole(merge.rank)], [0, 4]);
+    return tableRow(el("th", "n", whole(index + 1)), [...parts, whole(merge.rank)]);
   });
   find("merges-rows").replaceChildren(...rows);
   moved = false;

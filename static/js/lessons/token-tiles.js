@@ -18,32 +18,6 @@ export function tile(token, index, tag = "span") {
   return node;
 }
 
-/**
- * Runs questions so that only the last one counts: an older one is ended. `ask(work, failed)` calls
- * `work(signal)`; `failed(problem)` hears what went wrong, and null when it works again.
- */
-export function latest() {
-  let current = null;
-  return async (work, failed) => {
-    current?.abort();
-    const mine = new AbortController();
-    current = mine;
-    try {
-      await work(mine.signal);
-      if (current === mine) failed(null);
-    } catch (error) {
-      if (error.name === "AbortError" || current !== mine) return;
-      if (error.name !== "Problem") throw error;
-      failed(error);
-    }
-  };
-}
-
-/** Puts a problem's sentence into a paragraph, or takes it away. */
-export const tellIn = (node) => (problem) => {
-  node.textContent = problem?.message ?? "";
-};
-
 /** Calls `then` when the reader has stopped typing. */
 export function settled(field, then) {
   let timer = 0;
@@ -60,18 +34,6 @@ export function bar(share, className) {
   const width = Math.max(0.5, 100 * share).toFixed(2);
   picture.append(svg("rect", { width, height: 10, class: className }));
   return picture;
-}
-
-/** A row of a table from its cells: texts or elements; those in `numbers` are set as numbers. */
-export function row(cells, numbers = []) {
-  const line = el("tr");
-  cells.forEach((cell, index) => {
-    const node = el(index ? "td" : "th", numbers.includes(index) ? "n" : "");
-    if (!index) node.scope = "row";
-    node.append(cell);
-    line.append(node);
-  });
-  return line;
 }
 
 /**

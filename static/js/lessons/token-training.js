@@ -1,10 +1,11 @@
 // Merges learned from the reader's own text, one after the other.
 
 import { post } from "../api.js";
-import { el, setText } from "../dom.js";
+import { el, setText, tableCell, tableRow } from "../dom.js";
 import { t, visible, whole } from "../texts.js";
+import { latest, tellIn } from "./latest.js";
 import { did } from "./lesson.js";
-import { latest, row, stepper, tellIn, tile } from "./token-tiles.js";
+import { stepper, tile } from "./token-tiles.js";
 
 const find = (id) => document.getElementById(id);
 const MOST_TILES = 600;
@@ -72,8 +73,8 @@ function draw(answer) {
   kinds.clear();
   states = statesOf(answer);
   const rows = answer.merges.map(({ left, right, count }, index) => {
-    const cells = [left, right, left + right].map((piece) => el("code", "", visible(piece)));
-    return row([whole(index + 1), ...cells, whole(count)], [0, 4]);
+    const pieces = [left, right, left + right].map((piece) => tableCell(el("code", "", visible(piece))));
+    return tableRow(el("th", "n", whole(index + 1)), [...pieces, whole(count)]);
   });
   find("training-rows").replaceChildren(...rows);
   moved = false;

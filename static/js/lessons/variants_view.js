@@ -1,7 +1,7 @@
 // The forms of a comparison beside each other: bytes and speed to scale, the text with what differs,
 // and a bar at every token for how far the distribution over the next one has moved.
 
-import { el, setText, svg } from "../dom.js";
+import { el, setText, svg, tableRow } from "../dom.js";
 import { rove } from "../roving.js";
 import { bytes, percent, significant, t, time, visible, whole } from "../texts.js";
 
@@ -68,23 +68,20 @@ function sizesTable(variants) {
   const body = el("tbody");
   variants.forEach((variant, index) => {
     const { found, run, itl } = variant;
-    const row = el("tr");
-    const name = el("th");
-    name.scope = "row";
+    const name = el("span");
     name.append(el("b", "", LETTERS[index]), ` ${variant.name}`);
     const each = byWeights
       ? found && t("variants.bits", { bits: significant(found.bits_per_weight) })
       : bytes(run.steps.at(-1).kv_bytes / run.steps.at(-1).own_kv_tokens);
-    row.append(
-      name,
+    const cells = [
       bar(bytesOf(variant) / most),
-      el("td", "n", bytes(bytesOf(variant))),
-      el("td", "n", each || "…"),
-      el("td", "n", itl === null ? "—" : time(itl)),
-      el("td", "n", found ? significant(found.mean_kl) : "…"),
-      el("td", "n", found ? percent(found.top1_agreement) : "…"),
-    );
-    body.append(row);
+      bytes(bytesOf(variant)),
+      each || "…",
+      itl === null ? "—" : time(itl),
+      found ? significant(found.mean_kl) : "…",
+      found ? percent(found.top1_agreement) : "…",
+    ];
+    body.append(tableRow(name, cells));
   });
   table.append(body);
   return table;

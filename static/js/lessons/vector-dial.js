@@ -1,10 +1,11 @@
 // RoPE by hand: a real query and a real key of the prompt, turned to any two positions.
 
-import { post, Problem, unpack } from "../api.js";
+import { post, unpack } from "../api.js";
 import { setText, svg } from "../dom.js";
 import { sentences, significant, t, visible } from "../texts.js";
+import { latest, tellIn } from "./latest.js";
 import { did } from "./lesson.js";
-import { onReady } from "./ready.js";
+import { facts, onReady } from "./ready.js";
 import { rotated, scoreAt } from "./vector-rope.js";
 import { currentTokens, idsOf, onTokens } from "./vector-tokens.js";
 
@@ -15,18 +16,14 @@ const at = (id) => document.getElementById(id);
 const inputs = Object.fromEntries(
   ["query", "key", "layer", "head", "m", "n", "shift", "pair"].map((name) => [name, at(`dial-${name}`)]),
 );
-let seen = null; // {q, k, steps, own: {m, n, score}}
+const ask = latest();
+let seen = null; // {q, k, pairs, scale, own: {m, n, score, query, key}}
 let last = null; // {distance, shift, score}
 
 function options(select, labels, chosen) {
   select.replaceChildren(
     ...labels.map((label, value) => new Option(label, value, value === chosen, value === chosen)),
   );
-}
-
-/** The engine's facts, from its fragment: how many layers and heads there are. */
-function facts() {
-  return JSON.parse(document.getElementById("engine").dataset.engine ?? "null");
 }
 
 function offer(tokens) {
@@ -47,20 +44,18 @@ function offerLayers() {
   options(inputs.head, numbered(known.heads), 0);
 }
 
-async function look() {
+function look() {
   offerLayers();
   const tokens = currentTokens();
   if (!tokens || tokens.length < 2 || !inputs.layer.options.length) return;
   const layer = Number(inputs.layer.value);
   const text = { token_ids: idsOf(tokens), layer };
   const [m, n] = [Number(inputs.query.value), Number(inputs.key.value)];
-  try {
-    const detail = await post("/api/v1/probes/attention-detail", {
-      ...text,
-      head: Number(inputs.head.value),
-      query: m,
-    });
-    const { pairs } = await post("/api/v1/probes/rotation", { ...text, position: m });
+  ask(async (signal) => {
+    const asked = { ...text, head: Number(inputs.head.value), query: m };
+    const detail = await post("/api/v1/probes/attention-detail", asked, { signal });
+    const turns = { ...text, position: m };
+    const { pairs } = await post("/api/v1/probes/rotation", turns, { signal });
     const keys = unpack(detail.keys);
     const width = detail.q.length;
     seen = {
@@ -68,19 +63,15 @@ async function look() {
       k: [...keys.subarray(n * width, (n + 1) * width)],
       pairs,
       scale: detail.scale,
-      own: { m, n, score: detail.scaled[n] },
+      own: { m, n, score: detail.scaled[n], query: tokens[m].piece, key: tokens[n].piece },
     };
     inputs.pair.max = pairs.length - 1;
     inputs.m.value = m;
     inputs.n.value = n;
     inputs.shift.value = 0;
     last = null;
-    setText(at("dial-problem"), "");
     paint();
-  } catch (error) {
-    if (!(error instanceof Problem)) throw error;
-    setText(at("dial-problem"), error.message);
-  }
+  }, tellIn(at("dial-problem")));
 }
 
 function paint() {
@@ -119,10 +110,9 @@ function drawClock(m, n) {
     step: t("dial.turns", { degrees: significant((Math.abs(step) * 180) / Math.PI) }),
     wave: Number.isFinite(wavelength ?? Infinity) ? significant(wavelength) : "∞",
   };
-  const tokens = currentTokens();
   const words = {
-    query: t("dial.query", { piece: visible(tokens[seen.own.m].piece), m }),
-    key: t("dial.key", { piece: visible(tokens[seen.own.n].piece), n }),
+    query: t("dial.query", { piece: visible(seen.own.query), m }),
+    key: t("dial.key", { piece: visible(seen.own.key), n }),
   };
   setText(at("dial-caption"), sentences([t("dial.caption", told), t("dial.hands", words)]));
 }

@@ -1,7 +1,7 @@
 // The model beside itself without rotations: the same prompt, the same weights.
 
 import { post, Problem } from "../api.js";
-import { el, setText, sum } from "../dom.js";
+import { setText, sum, tableCell, tableRow } from "../dom.js";
 import { percent, significant, t, visible } from "../texts.js";
 import { did } from "./lesson.js";
 import { currentTokens, idsOf } from "./vector-tokens.js";
@@ -9,13 +9,7 @@ import { currentTokens, idsOf } from "./vector-tokens.js";
 const at = (id) => document.getElementById(id);
 const button = at("order-run");
 
-function line(name, cells) {
-  const row = el("tr");
-  const head = el("th", "", name);
-  head.scope = "row";
-  row.append(head, ...cells.map((text) => el("td", "", text)));
-  return row;
-}
+const line = (name, texts) => tableRow(name, texts.map((text) => tableCell(text)));
 
 const likeliest = ({ top }) =>
   top.map(({ piece, logprob }) => `${visible(piece)} ${percent(Math.exp(logprob))}`).join(" · ");

@@ -3,6 +3,7 @@
 import { post, unpack } from "../api.js";
 import { el, setText, svg } from "../dom.js";
 import { percent, significant, t, whole } from "../texts.js";
+import { latest, tellIn } from "./latest.js";
 import { did } from "./lesson.js";
 import { onReady } from "./ready.js";
 
@@ -18,7 +19,7 @@ const facts = root.querySelector(".row-facts");
 const status = root.querySelector(".row-status");
 const twin = root.querySelector(".row-twin tbody");
 const field = (id) => document.getElementById(`row-${id}`);
-let asked = null;
+const question = latest();
 const seen = new Set();
 
 function name() {
@@ -99,24 +100,19 @@ function describe(before, after) {
   twin.replaceChildren(...rows);
 }
 
-async function ask() {
-  asked?.abort();
-  const mine = (asked = new AbortController());
+function ask() {
   field("shared").disabled = field("bits").value === "file";
   const body = { matrix: field("matrix").value, row: Number(field("number").value), weights: name() };
   setText(root.querySelector('output[for="row-number"]'), whole(body.row));
-  try {
-    const found = await post("/api/v1/probes/weight-row", body, { signal: mine.signal });
+  question(async (signal) => {
+    const found = await post("/api/v1/probes/weight-row", body, { signal });
     const [before, after] = [unpack(found.before), unpack(found.after)];
     draw(found, before, after);
     tell(found);
     describe(before.slice(0, SHOWN), after.slice(0, SHOWN));
-    setText(status, "");
     seen.add(body.weights);
     if (seen.has("int4-tensor") && seen.has("int4-g32")) did("scales");
-  } catch (error) {
-    if (error.name !== "AbortError") setText(status, error.message);
-  }
+  }, tellIn(status));
 }
 
 for (const id of ["matrix", "bits", "shared"]) field(id).addEventListener("change", ask);

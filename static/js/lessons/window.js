@@ -5,6 +5,7 @@ import { el, setText } from "../dom.js";
 import { percent, t, visible } from "../texts.js";
 import { did } from "./lesson.js";
 import { onReady } from "./ready.js";
+import { onTheme } from "./shades.js";
 import { choose, compareNow } from "./variants.js";
 
 // The rows of the picture; a longer prompt shows its first tokens.
@@ -95,8 +96,7 @@ async function tokenize() {
 for (const field of [size, sinks]) field.addEventListener("input", draw);
 prompt.addEventListener("change", tokenize);
 addEventListener("resize", draw);
-matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
-new MutationObserver(draw).observe(document.documentElement, { attributeFilter: ["data-theme"] });
+onTheme(draw);
 
 root.querySelector(".use").addEventListener("click", () => {
   choose("c", nameOf(settings()));

@@ -1,6 +1,6 @@
 // Two runs side by side: their numbers, both strips on one time axis, their texts, their settings.
 
-import { el, setText, sum, svg } from "../dom.js";
+import { el, setText, sum, svg, tableCell, tableRow } from "../dom.js";
 import { gaps, phases, predictedItl, predictedTtft, ttft, usualGap } from "../run.js";
 import { Drawing } from "../strip.js";
 import { laneOf } from "../store.js";
@@ -47,12 +47,9 @@ function beside(a, b) {
   return t(ratio > 1 ? "compare.more" : "compare.less", { share: percent(Math.abs(ratio - 1)) });
 }
 
-function row(cells, className = "") {
-  const node = el("tr", className);
-  const [name, ...rest] = cells;
-  const head = el("th", "", name);
-  head.scope = "row";
-  node.append(head, ...rest.map((cell) => el("td", "", cell)));
+function row([name, ...cells], className = "") {
+  const node = tableRow(name, cells.map((cell) => tableCell(cell)));
+  node.className = className;
   return node;
 }
 
