@@ -35,7 +35,9 @@ def test_the_guess_is_computed_after_it_was_made(real_server: LiveApp, open_page
     expect(cut).to_be_disabled()
     page.get_by_label("un · happi · ness").check()
     cut.press("Enter")
-    expect(page.locator("#truth")).to_contain_text("un · h · appiness. Not as you guessed.")
+    # The first question waits until the vocabularies have been read.
+    told = "un · h · appiness. Not as you guessed."
+    expect(page.locator("#truth")).to_contain_text(told, timeout=20_000)
     expect(page.locator("label[data-truth=right]")).to_contain_text("un · h · appiness")
 
 
