@@ -6,7 +6,7 @@ Names are passed on as they came; the simulator says what is wrong with them.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 LONGEST_NAME = 100
@@ -62,3 +62,33 @@ class Knobs:
         except ValueError:
             return None
         return None if math.isnan(value) else min(max(value, low), high)
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """A knob that a link gave, and the number that was taken in its place."""
+
+    name: str
+    given: str
+    taken: str
+
+
+def moved_knobs(
+    query: Mapping[str, str], names: Iterable[str], taken: object, prefix: str = ""
+) -> tuple[Moved, ...]:
+    """The numbers of a query that ``taken``, a question read from it, does not have as they were
+    given: out of their range, or no numbers."""
+    found: list[Moved] = []
+    for name in names:
+        given, value = query.get(prefix + name, "").strip(), getattr(taken, name)
+        if given and not _is(given, value):
+            shown = f"{value:,}" if isinstance(value, int) else f"{value:.6g}"
+            found.append(Moved(prefix + name, given[:24], shown))
+    return tuple(found)
+
+
+def _is(given: str, value: float) -> bool:
+    try:
+        return float(given[:24]) == value
+    except ValueError:
+        return False

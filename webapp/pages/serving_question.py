@@ -80,6 +80,7 @@ class ServingQuestion:
         "rate": (0.01, 1000.0), "burst": (0.0, 5.0), "spread": (0.0, 5.0),
         "speed": (0.001, 1000.0), "think": (0.0, 3600.0),
     }  # fmt: skip
+    NUMBERS: ClassVar[tuple[str, ...]] = (*WHOLE, *REAL)
     MOST_USD: ClassVar[float] = 10_000
 
     @property

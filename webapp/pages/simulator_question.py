@@ -26,7 +26,7 @@ from engine.simulator.layout import Layout
 from engine.simulator.links import DEFAULT_NETWORK
 from engine.simulator.run import Batch
 from webapp.pages.own import NO_DEVICE, Described, OwnDevice, read_described
-from webapp.pages.query import Knobs
+from webapp.pages.query import Knobs, Moved, moved_knobs
 
 WEIGHTS = (
     "fp32", "bf16", "fp16", "fp8", "fp8-b128", "int8", "int8-g128", "int4-g128", "int4-g32",
@@ -201,6 +201,16 @@ def read_simulator_question(query: Mapping[str, str]) -> SimulatorQuestion:
         return SimulatorQuestion(a)
     b = _side(query, "b_", a)
     return SimulatorQuestion(a, replace(b, **{name: getattr(a, name) for name in SHARED}))
+
+
+def moved_in_sides(query: Mapping[str, str], question: SimulatorQuestion) -> tuple[Moved, ...]:
+    """The numbers of a query that stand otherwise in the question read from it."""
+    names = (*Side.WHOLE, *Side.REAL)
+    found = moved_knobs(query, names, question.a)
+    if question.b is None:
+        return found
+    own = [name for name in names if name not in SHARED]
+    return found + moved_knobs(query, own, question.b, "b_")
 
 
 def _side(query: Mapping[str, str], prefix: str, default: Side) -> Side:

@@ -18,6 +18,7 @@ from webapp.dependencies import ComputerDep, SimulationsDep
 from webapp.i18n import texts
 from webapp.pages.context_view import context_view, read_context_question
 from webapp.pages.elsewhere import measured_device
+from webapp.pages.query import moved_knobs
 from webapp.pages.refusal_words import refusal_words
 from webapp.pages.serving_question import (
     ServingQuestion,
@@ -34,7 +35,11 @@ from webapp.pages.serving_view import (
     serving_form,
 )
 from webapp.pages.simulator_export import ExplainView, explain_view, scenario_csv, scenario_of
-from webapp.pages.simulator_question import SimulatorQuestion, read_simulator_question
+from webapp.pages.simulator_question import (
+    SimulatorQuestion,
+    moved_in_sides,
+    read_simulator_question,
+)
 from webapp.pages.simulator_view import SimulatorAnswer, simulator_answer, simulator_form
 from webapp.pages.validation_view import validation_view
 from webapp.problems import JsonResponse, Problem
@@ -55,6 +60,7 @@ async def simulator(request: Request, simulations: SimulationsDep) -> HTMLRespon
     context: dict[str, object] = {
         "room": "simulator",
         "form": simulator_form(question),
+        "moved": moved_in_sides(request.query_params, question),
         "answer": answer,
         "measured_device": measured_device,
         "validation": link(request, "/simulator/validation"),
@@ -189,6 +195,7 @@ async def _serving(request: Request, question: ServingQuestion, computer: Comput
     context: dict[str, object] = {
         "room": "serving",
         "form": serving_form(question),
+        "moved": moved_knobs(request.query_params, ServingQuestion.NUMBERS, question),
         "answer": await _served(request, question, computer),
         "measured_device": measured_device,
         "most_bytes": request.app.state.settings.max_body_bytes,

@@ -190,3 +190,24 @@ def test_where_too_many_wait_the_page_says_so(
     answer = client.get(f"/{page}")
     assert answer.status_code == 200
     assert "too many simulations are waiting" in answer.text
+
+
+@pytest.mark.parametrize(
+    ("link", "said"),
+    [
+        (
+            "serving?requests=0&output=20&prompt=abc",
+            ["requests was 0: taken as 20", "prompt was abc: taken as 1,000"],
+        ),
+        ("simulator?batch=0&hit=150", ["batch was 0: taken as 1", "hit was 150: taken as 100"]),
+        ("simulator?compare=on&b_tensor=9999", ["b_tensor was 9999: taken as 64"]),
+    ],
+)
+def test_a_number_that_is_moved_is_said(client: TestClient, link: str, said: list[str]) -> None:
+    page = client.get(f"/{link}").text
+    assert re.findall(r"<li>(\w+ was [^<]*)</li>", page) == said
+
+
+@pytest.mark.parametrize("link", ["serving?requests=20&rate=2.50&output=5", "simulator?batch=2"])
+def test_a_number_that_is_taken_is_not(client: TestClient, link: str) -> None:
+    assert ": taken as " not in client.get(f"/{link}").text
