@@ -51,3 +51,32 @@ def test_a_server_that_is_away_is_told(fake_server: LiveApp, browser: Browser) -
         expect(page.locator(f"{asked} .warn")).to_contain_text("没有连上服务器")
     expect(page.locator("#C13 button")).to_be_enabled()
     page.close()
+
+
+def test_all_are_measured_with_one_press_and_counted(
+    fake_server: LiveApp, open_page: OpenPage
+) -> None:
+    page = open_page(fake_server, "/claims")
+    asked: list[str] = []
+
+    def answer(route: Route) -> None:
+        claim = route.request.url.rpartition("/")[2]
+        asked.append(claim)
+        verdict = "wrong" if claim == "C03" else "right"
+        body = f"<p class='verdict' data-verdict='{verdict}'><b>{verdict}</b></p>"
+        route.fulfill(status=200, content_type="text/html", body=body)
+
+    page.route(re.compile(r"/fragments/claims/C\d\d$"), answer)
+    page.reload()
+    button = page.get_by_role("button", name=re.compile("^Measure all that is left"))
+    button.focus()
+    page.keyboard.press("Enter")
+    expect(page.locator("#verdict-count")).to_have_text(
+        "25 with a verdict: 24 right, 0 with a caveat, 1 wrong."
+    )
+    assert sorted(asked) == [f"C{n:02}" for n in range(1, 26)], "each of them once"
+    expect(button).to_be_hidden()
+    chip = page.get_by_role("navigation", name="All claims at a glance").get_by_role("link")
+    expect(chip).to_have_count(25)
+    expect(page.locator("[data-chip=C03]")).to_have_attribute("data-verdict", "wrong")
+    expect(page.locator("[data-chip=C03]")).to_have_text("C03wrong")
