@@ -144,7 +144,7 @@ def test_time_between_steps_is_told_with_its_causes_and_drawn(play: Play) -> Non
     expect(company).to_contain_text(
         "steps of other forms of the model 80.0\u00a0ms, prefill of other prompts 30.0\u00a0ms, "
         "preparing another form of the model 8.00\u00a0ms, "
-        "the engine itself stood still 2.00\u00a0ms."
+        "and the engine itself stood still 2.00\u00a0ms."
     )
     expect(page.locator("#itl [data-why]")).to_contain_text("42% of the time between tokens")
     assert page.locator(".layer-pauses .wait").count() == 20

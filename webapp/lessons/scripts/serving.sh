@@ -3,7 +3,7 @@ for people in 1 32; do
   curl -s "$SERVICE/api/v1/serve" \
     -H 'content-type: application/json' \
     -d '{"model": "llama-3.1-8b", "hardware": "h100-sxm",
-         "workload": {"kind": "drawn", "requests": 64,
+         "workload": {"kind": "drawn", "requests": 32,
            "arrivals": {"kind": "closed-loop", "clients": '$people'},
            "prompts": {"kind": "fixed", "tokens": 100},
            "outputs": {"kind": "fixed", "tokens": 64}}}' |
