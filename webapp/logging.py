@@ -8,16 +8,16 @@ from __future__ import annotations
 import logging
 import re
 import sys
-import time
 from io import StringIO
 from typing import TextIO
 
 import structlog
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import Scope
 from structlog.tracebacks import ExceptionDictTransformer
 from structlog.typing import EventDict, ExcInfo, Processor
 
 from webapp.settings import Settings
+from webapp.timed_http import TimedHttp
 
 _PROBES = ("/healthz", "/readyz")
 
@@ -89,33 +89,15 @@ def _escaped_traceback(stream: TextIO, exc_info: ExcInfo) -> None:
     stream.write("\n".join(_escape(line) for line in plain.getvalue().split("\n")))
 
 
-class AccessLog:
+class AccessLog(TimedHttp):
     """One line per HTTP request: method, path without query, status, duration in ms."""
 
-    def __init__(self, app: ASGIApp) -> None:
-        self.app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self.app(scope, receive, send)
-            return
-        began = time.perf_counter()
-        status = 0
-
-        async def watching_send(message: Message) -> None:
-            nonlocal status
-            if message["type"] == "http.response.start":
-                status = message["status"]
-            await send(message)
-
-        try:
-            await self.app(scope, receive, watching_send)
-        finally:
-            write = access.debug if scope["path"].endswith(_PROBES) else access.info
-            write(
-                "request",
-                method=scope["method"],
-                path=scope["path"][:200],
-                status=status,
-                ms=round((time.perf_counter() - began) * 1e3, 2),
-            )
+    def answered(self, scope: Scope, status: int, seconds: float) -> None:
+        write = access.debug if scope["path"].endswith(_PROBES) else access.info
+        write(
+            "request",
+            method=scope["method"],
+            path=scope["path"][:200],
+            status=status,
+            ms=round(seconds * 1e3, 2),
+        )

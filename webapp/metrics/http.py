@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import ipaddress
-import time
 from typing import cast
 
 from fastapi import APIRouter, Request, Response
 from prometheus_client import CONTENT_TYPE_LATEST
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Scope
 
 from webapp.dependencies import SettingsDep
 from webapp.metrics.collecting import Metrics
 from webapp.problems import Problem
+from webapp.timed_http import TimedHttp
 
 router = APIRouter(include_in_schema=False)
 
@@ -45,31 +45,16 @@ def _from_here(request: Request) -> bool:
         return False
 
 
-class HttpDurations:
+class HttpDurations(TimedHttp):
     """Times every answer, by its route's template: no path that somebody made up is a label."""
 
     def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
-        self.app = app
+        super().__init__(app)
         self.metrics = metrics
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self.app(scope, receive, send)
-            return
-        began = time.perf_counter()
-        status = 0
-
-        async def watching_send(message: Message) -> None:
-            nonlocal status
-            if message["type"] == "http.response.start":
-                status = message["status"]
-            await send(message)
-
-        try:
-            await self.app(scope, receive, watching_send)
-        finally:
-            method = scope["method"] if scope["method"] in _METHODS else _UNKNOWN
-            self.metrics.http(method, _route(scope), status, time.perf_counter() - began)
+    def answered(self, scope: Scope, status: int, seconds: float) -> None:
+        method = scope["method"] if scope["method"] in _METHODS else _UNKNOWN
+        self.metrics.http(method, _route(scope), status, seconds)
 
 
 def _route(scope: Scope) -> str:
